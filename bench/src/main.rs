@@ -264,7 +264,7 @@ fn pipelined(null: &Function, count: usize, outstanding: usize) -> f64 {
     let mut window = std::collections::VecDeque::with_capacity(outstanding);
     for _ in 0..count {
         if window.len() == outstanding {
-            let oldest: gridloom::Pending = window.pop_front().expect("the window is full");
+            let oldest: gridloom::PendingCall = window.pop_front().expect("the window is full");
             oldest.wait().expect("it runs");
         }
         window.push_back(null.submit((), &[], None).expect("it fits"));

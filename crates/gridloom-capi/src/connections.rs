@@ -103,11 +103,11 @@ unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_
     let unused = [0u8];
     let address = address_of(if *is_signal { unused.as_ptr().cast() } else { value });
     let hash = form.schema().hash();
-    let is_new = !process.knows(peer, hash);
-    let mut payload = process.spare();
+    let is_new = !process.knows_declaration(peer, hash);
+    let mut payload = process.buffer();
     form.encode_into(&mut payload, &memory, address, is_new)?;
     process.send_bytes(peer, kind, payload)?;
-    process.introduced(peer, hash);
+    process.note_declared(peer, hash);
     Ok(())
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn gridloom_send_bytes(
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
         };
         let peer = context.peer(peer)?;
-        let mut payload = process.spare();
+        let mut payload = process.buffer();
         payload.extend_from_slice(given);
         Ok(process.send_bytes(peer, &kind, payload)?)
     })

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use gridloom::process::{Level, log_wants};
+use gridloom::process::{Level, log_accepts};
 
 use crate::current::with;
 use crate::declare::text;
@@ -21,7 +21,7 @@ fn level_of(level: c_int) -> Level {
 pub unsafe extern "C-unwind" fn gridloom_log_wants(level: c_int, category: *const c_char) -> c_int {
     // SAFETY: a C string, as the header requires.
     let category = unsafe { text(category) }.unwrap_or_default();
-    c_int::from(log_wants(level_of(level), &category))
+    c_int::from(log_accepts(level_of(level), &category))
 }
 
 /// See `gridloom.h`.

@@ -41,7 +41,7 @@ impl OwnedMessage {
         letter: ProcessMessage,
     ) -> Result<Box<OwnedMessage>, Failure> {
         let owned = OwnedMessage::of(context, from, &letter);
-        process.keep(letter.payload);
+        process.recycle(letter.payload);
         owned
     }
 

@@ -97,7 +97,7 @@ fn run_process(process: Process, function: ProcessFunction, globals: &Shared) ->
     let place = ProcessPlace::enter(if is_simulated { globals } else { &None }, stack, now).map_err(failed)?;
     let leaves = GlobalsGuard(place.clone());
     let mut process =
-        if is_simulated { process.through(|inner| Box::new(SwitchingWorld { inner, place })) } else { process };
+        if is_simulated { process.wrap_world(|inner| Box::new(SwitchingWorld { inner, place })) } else { process };
     let context = Context::new(&process);
     let spec = process.spec();
     let texts: Vec<CString> = std::iter::once(&spec.function).chain(&spec.arguments).map(|text| to_c(text)).collect();

@@ -46,7 +46,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
             },
             _ => "ProcessError",
         },
-        Error::Differs(difference) => {
+        Error::DiffersFromDeclared(difference) => {
             let set = fields
                 .set_item("call", difference.call)
                 .and_then(|()| fields.set_item("function", &difference.function))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use gridloom::{Arg, Error, Function, Grid, Object, Pending, Results, Retry, Value};
+use gridloom::{Arg, Error, Function, Grid, Object, PendingCall, Results, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -156,7 +156,7 @@ impl RawObject {
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawPending {
     is_simulated: bool,
-    pending: Slot<Pending>,
+    pending: Slot<PendingCall>,
     /// How it ended, until results were returned.
     ended: Mutex<Option<Arc<Outcome>>>,
     given: OnceLock<Py<PyAny>>,
@@ -170,7 +170,7 @@ impl RawPending {
         if self.is_taken() {
             return Ok(true);
         }
-        let watch = self.pending.with(py, Pending::watch)?;
+        let watch = self.pending.with(py, PendingCall::watch)?;
         Ok(detached(py, move || watch.is_done()))
     }
 
@@ -178,14 +178,14 @@ impl RawPending {
         if self.is_taken() {
             return Ok(());
         }
-        let watch = self.pending.with(py, Pending::watch)?;
+        let watch = self.pending.with(py, PendingCall::watch)?;
         detached(py, move || watch.cancel());
         Ok(())
     }
 
     /// Makes [`RawGrid::await_ends`](crate::grid::RawGrid) report its end, immediately if it has ended.
     fn note_end(&self, py: Python<'_>) -> PyResult<()> {
-        self.pending.with(py, Pending::note_end)
+        self.pending.with(py, PendingCall::note_end)
     }
 
     /// The number by which `await_ends` reports it.
@@ -231,7 +231,7 @@ impl RawPending {
         }
         // The call stays in its slot until it has ended: after an interrupt it can be awaited again.
         let watch = || {
-            let watch = self.pending.with(py, Pending::watch)?;
+            let watch = self.pending.with(py, PendingCall::watch)?;
             Ok(move |limit| watch.wait(limit))
         };
         let waited = if self.is_simulated {

@@ -53,7 +53,7 @@ impl RawGraph {
     fn want(&self, py: Python<'_>, results: Vec<String>) -> PyResult<()> {
         let mut graph = lock(&self.0);
         let mut wanting = graph.clone();
-        results.iter().try_for_each(|result| wanting.want(&GraphRef::named(result))).or_raise(py)?;
+        results.iter().try_for_each(|result| wanting.want_result(&GraphRef::named(result))).or_raise(py)?;
         *graph = wanting;
         Ok(())
     }

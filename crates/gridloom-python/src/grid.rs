@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gridloom::core::call::OutputItem;
 use gridloom::core::node::message::{ServerStatus, Stage};
-use gridloom::{Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig, Spoken};
+use gridloom::{CallOutput, Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
 use gridloom_base::{Meta, Order, TaskId};
 use gridloom_idl::method::is_listed;
 use numpy::PyArrayDescr;
@@ -176,7 +176,7 @@ impl RawGrid {
     fn learn_models(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<()> {
         let limit = Duration::from_secs_f64(timeout_seconds);
         let grid = self.grid.live(py)?;
-        interruptible(py, move || grid.learn_models(limit))?.or_raise(py)
+        interruptible(py, move || grid.wait_for_models(limit))?.or_raise(py)
     }
 
     fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {
@@ -321,9 +321,9 @@ impl RawGrid {
     /// Passes the output of calls to `listener(server, function, call, is_error, text, done, total)`, on threads that
     /// wait for results.
     fn listen(&self, py: Python<'_>, listener: Py<PyAny>) -> PyResult<()> {
-        let tell = move |spoken: &Spoken| {
-            let Spoken { server, function, call, saying } = spoken;
-            let (is_error, text, done, total) = match saying {
+        let tell = move |spoken: &CallOutput| {
+            let CallOutput { server, function, call, output } = spoken;
+            let (is_error, text, done, total) = match output {
                 OutputItem::Text { is_error, text } => (*is_error, Some(text), None, None),
                 OutputItem::Progress { done, total } => (false, None, Some(*done), *total),
             };

@@ -115,7 +115,7 @@ impl RawGroup {
 
     fn described_plan(&self, py: Python<'_>) -> PyResult<Option<RawPlan>> {
         let group = self.group.live(py)?;
-        Ok(detached(py, move || group.described_plan()).map(RawPlan))
+        Ok(detached(py, move || group.declared_plan()).map(RawPlan))
     }
 
     /// Differences from the declared graph: as records, and as text.

@@ -30,7 +30,6 @@
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
 
-mod begun;
 mod calibrate;
 mod chare;
 mod chare_calls;
@@ -46,6 +45,7 @@ mod group;
 mod log;
 mod memory;
 mod message;
+mod pending_names;
 mod plain;
 mod plan;
 mod process;
@@ -64,8 +64,6 @@ mod _gridloom {
     use gridloom_base::limits::REGROUP_BODIES_MAX;
     use pyo3::prelude::*;
 
-    #[pymodule_export]
-    use crate::begun::{RawBegun, begin_get_shared, begin_wait_shared};
     #[pymodule_export]
     use crate::chare::{RawEntry, RawTarget, chare_entry, chare_target};
     #[pymodule_export]
@@ -89,6 +87,8 @@ mod _gridloom {
     use crate::memory::Memory;
     #[pymodule_export]
     use crate::message::RawMessageType;
+    #[pymodule_export]
+    use crate::pending_names::{RawBegun, begin_get_shared, begin_wait_shared};
     #[pymodule_export]
     use crate::plan::{RawPlan, RawQuestion};
     #[pymodule_export]

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gridloom::{Inside, Mapping, PlanRecord, check_svg_name, took_too_long};
+use gridloom::{Mapping, MappingScope, PlanRecord, check_svg_name, timed_out};
 use gridloom_map::{Heuristic, ImposedPlan, MapError, Plan, Problem, Spec};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -90,7 +90,7 @@ impl RawMapping<'_> {
             RawMapping::Own(name, begin, seconds) => {
                 let limit = limit_of(seconds);
                 // The heuristic enforces the limit itself.
-                Mapping::own(&name, PythonHeuristic { begin, raised: raised.clone(), limit }).map_timeout(None)
+                Mapping::custom(&name, PythonHeuristic { begin, raised: raised.clone(), limit }).map_timeout(None)
             }
         };
         Ok((mapping, raised))
@@ -122,7 +122,7 @@ struct PythonHeuristic {
 #[pyclass(frozen, module = "gridloom._gridloom")]
 pub(crate) struct RawQuestion {
     problem: Value,
-    inside: Inside,
+    inside: MappingScope,
     answer: Mutex<Sender<PyResult<Returned>>>,
 }
 
@@ -161,7 +161,8 @@ enum Returned {
 impl Heuristic for PythonHeuristic {
     fn map(&self, problem: &Problem) -> Result<Plan, MapError> {
         let (send, receive) = channel();
-        let question = RawQuestion { problem: described(problem), inside: Inside::current(), answer: Mutex::new(send) };
+        let question =
+            RawQuestion { problem: described(problem), inside: MappingScope::current(), answer: Mutex::new(send) };
         let begun = Python::try_attach(|py| self.begin.call1(py, (question,)).map(drop));
         let answered = match begun {
             None => return Err(MapError::Failed { why: "Python is ending".into() }),
@@ -173,7 +174,7 @@ impl Heuristic for PythonHeuristic {
                 };
                 match (received, self.limit) {
                     (Ok(answered), _) => answered,
-                    (Err(RecvTimeoutError::Timeout), Some(limit)) => return Err(took_too_long(limit)),
+                    (Err(RecvTimeoutError::Timeout), Some(limit)) => return Err(timed_out(limit)),
                     (Err(_), _) => return Err(MapError::Failed { why: "its thread ended without a result".into() }),
                 }
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridloom::process::{
-    Level, Mains, Measure, PeerId, Process, ProcessError, ProcessEvent, ProcessSpec, TimerNumber, run_fitting, setting,
+    Level, Mains, Measure, PeerId, Process, ProcessError, ProcessEvent, ProcessSpec, TimerNumber, run_checked, setting,
 };
 use gridloom::{Error, process};
 use pyo3::exceptions::PySystemExit;
@@ -172,11 +172,11 @@ impl RawProcess {
     ) -> PyResult<()> {
         let ty = ty.get();
         let peer = PeerId(peer);
-        let is_known = self.with(py, |process| Ok(process.knows(peer, ty.hash())))?;
+        let is_known = self.with(py, |process| Ok(process.knows_declaration(peer, ty.hash())))?;
         let payload = ty.message(object, !is_known)?;
         self.with(py, |process| {
             process.send_bytes(peer, ty.kind(), payload)?;
-            process.introduced(peer, ty.hash());
+            process.note_declared(peer, ty.hash());
             Ok(())
         })
     }
@@ -237,7 +237,7 @@ impl RawProcess {
 
     fn answer_with_error(&self, py: Python<'_>, peer: u64, kind: &str, why: &str) -> PyResult<()> {
         self.with(py, |process| {
-            process.answer_with_error(PeerId(peer), kind, why);
+            process.report_failure(PeerId(peer), kind, why);
             Ok(())
         })
     }
@@ -302,7 +302,7 @@ pub(crate) fn run_processes(
     }
     let is_real = std::env::var_os(process::DEPLOY_VARIABLE).is_some();
     let fit = move |spec: &ProcessSpec| ask(&fits, spec);
-    let body = move || run_fitting(&all, process::StackKind::Thread, &fit);
+    let body = move || run_checked(&all, process::StackKind::Thread, &fit);
     // A real process runs here, since Python delivers signals to this thread; simulated ones have threads of their own.
     let outcome = if is_real { py.detach(body) } else { interruptible(py, body)? };
     if let (Err(_), Some(code)) = (&outcome, lock(&exit).take().flatten()) {

@@ -8,11 +8,11 @@ use gridloom_idl::Signature;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::begun::{Begun, RawBegun};
 use crate::convert::{Target, to_python};
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
 use crate::group::RawHandle;
+use crate::pending_names::{Begun, RawBegun};
 use crate::plain::to_plain;
 use crate::session::{Session, limit_of};
 use crate::wait::interruptible;

@@ -43,10 +43,10 @@ pub(crate) trait Backend: Send + Sync {
     fn value(&self, datum: DatumId) -> Option<Value>;
 
     /// Large values in transfer to or from the client. A simulation has none, since no real time passes in it.
-    fn moving(&self) -> Vec<TransferProgress>;
+    fn transfers(&self) -> Vec<TransferProgress>;
 
     /// Removes a value from the client's store.
-    fn forget(&self, datum: DatumId);
+    fn remove(&self, datum: DatumId);
 
     /// Sends commands to the client's machine.
     fn commands(&self, commands: Vec<Command>);
@@ -63,7 +63,7 @@ pub(crate) trait Backend: Send + Sync {
     ) -> Result<(), Error>;
 
     /// Wakes waiting threads to check again, even without events.
-    fn stir(&self);
+    fn wake(&self);
 
     /// Ends the node.
     fn close(&self);

@@ -15,13 +15,13 @@ use gridloom_base::{NodeId, TaskError};
 use gridloom_perf::{Calibration, CalibrationResult, Goal, ServerView, Size, host_of};
 use serde::Serialize;
 
-use crate::call::{Arg, Function, Pending};
+use crate::call::{Arg, Function, PendingCall};
 use crate::session::{CONNECT_LIMIT, Session, await_models};
 use crate::{Error, Value};
 pub use inputs::{Make, Sizes};
 
 /// Maximum duration of a call, as a fraction of the time for a server.
-const CALL_PART: f64 = 0.1;
+const CALL_FRACTION_MAX: f64 = 0.1;
 /// Delay before a preempted call is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -65,7 +65,7 @@ pub struct Calibrated {
     /// Estimated error of predictions between the points, relative to the time; `None` if there are too few measurements.
     pub error: Option<f64>,
     /// True if the error is at most the requested one, except at jumps.
-    pub is_reached: bool,
+    pub reached_goal: bool,
     /// Sizes between which the time jumps and which a model cannot distinguish.
     pub jumps: Vec<CalibratedJump>,
     /// Largest spread of the calls of one size, relative to their time.
@@ -73,7 +73,7 @@ pub struct Calibrated {
     /// Number of measured calls.
     pub calls: usize,
     /// Number of calls preempted by other work.
-    pub gave_way: usize,
+    pub preempted: usize,
     pub seconds: f64,
     /// Why it stopped before the end of the range, or before its goal; or the error of a call.
     pub why: Option<String>,
@@ -117,7 +117,7 @@ pub struct CalibrationCall<'a> {
 }
 
 /// Receives each measured call; returning a break ends the calibration with the results so far.
-pub type Tell<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
+pub type CallObserver<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
 
 /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
 /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each call.
@@ -130,7 +130,7 @@ pub(crate) fn calibrate(
     function: &str,
     config: &CalibrateConfig,
     make: Option<&mut Make<'_>>,
-    tell: &mut Tell<'_>,
+    tell: &mut CallObserver<'_>,
 ) -> Result<Vec<Calibrated>, Error> {
     let function = Function::named(session, function)?;
     let servers = chosen(session, &function, &config.servers)?;
@@ -157,7 +157,7 @@ pub(crate) fn calibrate(
         }
         let mut still = Vec::new();
         for mut run in under_way {
-            match run.go_on(session, &function, &mut range, tell) {
+            match run.step(session, &function, &mut range, tell) {
                 Ok(()) => still.push(run),
                 Err(end) => {
                     is_stopped |= matches!(end, End::Stopped);
@@ -168,7 +168,7 @@ pub(crate) fn calibrate(
         under_way = still;
         let calls: Vec<_> = under_way.iter().filter_map(|run| Some(run.call.as_ref()?.0.task())).collect();
         if !under_way.is_empty() && !is_stopped {
-            Pending::await_any(session, &calls, PAUSE)?;
+            PendingCall::await_any(session, &calls, PAUSE)?;
         }
     }
     for run in under_way {
@@ -245,7 +245,7 @@ impl<'a, 'm> Range<'a, 'm> {
             let missing: Vec<String> =
                 inputs::size_names(function.signature()).into_iter().filter(|name| !sizes.contains_key(name)).collect();
             if !missing.is_empty() {
-                let usual = inputs::usual_range(function, &fixed.collect(), set, memory_bytes);
+                let usual = inputs::default_range(function, &fixed.collect(), set, memory_bytes);
                 sizes.extend(missing.into_iter().map(|name| (name, usual)));
             }
         } else if sizes.is_empty() {
@@ -316,7 +316,7 @@ struct Run {
     error: f64,
     /// Number of warm-up calls left, which do not count: one for each slot, which loads what later calls need.
     cold_left: u32,
-    call: Option<(Pending, f64)>,
+    call: Option<(PendingCall, f64)>,
     /// The arguments of the last position.
     last: Option<(f64, Named, Size)>,
     not_before: f64,
@@ -326,7 +326,7 @@ struct Run {
 
 impl Run {
     fn new(host: &str, server: &ServerView, config: &CalibrateConfig, now: f64) -> Run {
-        let goal = Goal { error: config.error, call_s_max: CALL_PART * config.budget.as_secs_f64() };
+        let goal = Goal { error: config.error, call_s_max: CALL_FRACTION_MAX * config.budget.as_secs_f64() };
         Run {
             host: host.to_string(),
             server: server.name.clone(),
@@ -345,12 +345,12 @@ impl Run {
     }
 
     /// Processes a call that has ended and makes the next one.
-    fn go_on(
+    fn step(
         &mut self,
         session: &Session,
         function: &Function,
         range: &mut Range,
-        tell: &mut Tell<'_>,
+        tell: &mut CallObserver<'_>,
     ) -> Result<(), End> {
         if let Some((pending, position)) = self.call.take() {
             match pending.take_seconds() {
@@ -394,7 +394,7 @@ impl Run {
         outcome: Result<f64, TaskError>,
         sizes: &Sizes,
         now: f64,
-        tell: &mut Tell<'_>,
+        tell: &mut CallObserver<'_>,
     ) -> Result<(), End> {
         let is_cold = self.cold_left > 0;
         match outcome {
@@ -402,12 +402,12 @@ impl Run {
             Ok(seconds) => {
                 let (_, _, size) = self.last.as_ref().expect("the call's");
                 self.calibration.record_call(number(*size), seconds);
-                self.told(sizes, Some(seconds), tell)?;
+                self.report_call(sizes, Some(seconds), tell)?;
             }
             Err(TaskError::Preempted { .. }) => {
                 self.gave_way += 1;
                 self.not_before = now + PAUSE.as_secs_f64();
-                self.told(sizes, None, tell)?;
+                self.report_call(sizes, None, tell)?;
             }
             Err(TaskError::StoreFull { .. } | TaskError::DeadlineExceeded { .. })
                 if !is_cold && !self.calibration.curve().points.is_empty() =>
@@ -419,7 +419,7 @@ impl Run {
         Ok(())
     }
 
-    fn told(&self, sizes: &Sizes, seconds: Option<f64>, tell: &mut Tell<'_>) -> Result<(), End> {
+    fn report_call(&self, sizes: &Sizes, seconds: Option<f64>, tell: &mut CallObserver<'_>) -> Result<(), End> {
         match tell(&CalibrationCall { server: &self.server, sizes, seconds }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(End::Stopped),
@@ -454,7 +454,7 @@ impl Run {
             End::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
             End::Stopped => Some("it was stopped".to_string()),
             End::Complete if last < 1.0 => {
-                let most_s = CALL_PART * budget_s;
+                let most_s = CALL_FRACTION_MAX * budget_s;
                 Some(format!(
                     "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
@@ -470,11 +470,11 @@ impl Run {
             unit: self.unit,
             points,
             error: error.is_finite().then_some(error),
-            is_reached,
+            reached_goal: is_reached,
             jumps: jumps.into_iter().map(jump).collect(),
             spread,
             calls,
-            gave_way: self.gave_way,
+            preempted: self.gave_way,
             seconds: now - self.since,
             why,
             has_failed,

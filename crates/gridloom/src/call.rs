@@ -30,6 +30,6 @@ pub(crate) use function::ObjectLocation;
 pub use handle::Handle;
 pub(crate) use memory::admit_argument;
 pub(crate) use pending::Prepared;
-pub use pending::{Pending, TransferLimits, Watch};
+pub use pending::{PendingCall, TransferLimits, Watch};
 pub use results::Results;
 pub use submitted::Submitted;

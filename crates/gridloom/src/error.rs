@@ -50,7 +50,7 @@ pub enum Error {
     /// In a group that follows its graph strictly: a call differs from the declared one and was not made, or, at the end of the
     /// group, a declared call is missing; this is the first.
     #[error("the group follows its declared graph strictly: {0}")]
-    Differs(Difference),
+    DiffersFromDeclared(Difference),
     /// Shared data could not be put, found or deleted.
     #[error(transparent)]
     Name(#[from] NameError),

@@ -16,7 +16,7 @@ use gridloom_net::transfers::TransferProgress;
 use gridloom_net::worker::initial::InitialArguments;
 use gridloom_perf::{GridView, LinkReport, ServerView};
 
-use crate::calibrate::{CalibrateConfig, Calibrated, Make, Tell, calibrate};
+use crate::calibrate::{CalibrateConfig, Calibrated, CallObserver, Make, calibrate};
 use crate::call::{Arg, Function, Handle, admit_argument, file_argument};
 use crate::declared::Graph;
 use crate::group::{GraphOptions, Group, Loop, declared, plan_of};
@@ -24,7 +24,7 @@ use crate::launch::{Mapping, Regroup};
 use crate::local::LocalConfig;
 use crate::object::{Object, class_named};
 use crate::plan::PlanRecord;
-use crate::session::{self, Asking, CONNECT_LIMIT, Session, Spoken, Traffic, Unread};
+use crate::session::{self, CONNECT_LIMIT, CallOutput, GangCallback, Session, Traffic, UnreadErrors};
 use crate::shared_data::SharedData;
 use crate::simulate::{SimulateConfig, SimulationReport};
 use crate::{Error, Value, modules};
@@ -149,7 +149,7 @@ impl Grid {
     /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
     /// handle is dropped.
     pub fn hold(&self, value: &Value) -> Handle {
-        Handle::hold(&self.0, value)
+        Handle::put(&self.0, value)
     }
 
     /// Allocates a value in memory that servers on this machine can map. Fill it, then pass it as an argument without a copy.
@@ -228,7 +228,7 @@ impl Grid {
         limit: Option<Duration>,
         mut look: impl FnMut(&[TaskId]) -> Option<R>,
     ) -> Result<R, Error> {
-        self.0.wait_by(limit, || None::<()>, |state| look(&state.ends.take()))
+        self.0.wait_with(limit, || None::<()>, |state| look(&state.ends.take()))
     }
 
     /// Number of calls of the session that have not ended, plain and in launched groups.
@@ -243,15 +243,15 @@ impl Grid {
 
     /// The numbers of groups, of their tasks and of their data that the session remembers: those that a group or a
     /// handle can still query, and those that have not ended.
-    pub fn remembered(&self) -> (usize, usize, usize) {
+    pub fn memory_counts(&self) -> (usize, usize, usize) {
         self.0.state_now().groups.counts()
     }
 
     /// Takes the unread errors of calls in groups: of groups that the program can no longer query, and with `all`
     /// of the other groups too. An error is read by [`Handle::get`], [`Group::wait`] or [`Group::report`] of
     /// its group. Errors still unread when the session ends are written to standard error.
-    pub fn take_unread(&self, all: bool) -> Unread {
-        self.0.absorb();
+    pub fn take_unread(&self, all: bool) -> UnreadErrors {
+        self.0.process_events();
         self.0.without_dropped_groups().groups.take_unread(all)
     }
 
@@ -269,12 +269,12 @@ impl Grid {
     /// Sets a listener for the output of running calls of the session: text that Python functions print, and their progress.
     /// The thread that waits for results calls it; without a listener, servers keep the output in their logs.
     /// The first listener of a session stays; simulations have none.
-    pub fn listen(&self, listener: impl Fn(&Spoken) + Send + Sync + 'static) {
+    pub fn listen(&self, listener: impl Fn(&CallOutput) + Send + Sync + 'static) {
         self.0.listen(listener);
     }
 
     /// Answers a gang's request, so that it continues.
-    pub fn answer(&self, asking: &Asking, text: Vec<u8>) {
+    pub fn answer(&self, asking: &GangCallback, text: Vec<u8>) {
         session::answer(&self.0, asking, text);
     }
 
@@ -314,7 +314,7 @@ impl Grid {
     ///
     /// # Errors
     /// If the session is closed.
-    pub fn learn_models(&self, limit: Duration) -> Result<(), Error> {
+    pub fn wait_for_models(&self, limit: Duration) -> Result<(), Error> {
         let servers: Vec<NodeId> = self.servers().servers.iter().map(|server| server.node).collect();
         if self.is_simulated() || servers.is_empty() { Ok(()) } else { session::await_models(&self.0, &servers, limit) }
     }
@@ -330,7 +330,7 @@ impl Grid {
         function: &str,
         config: &CalibrateConfig,
         make: Option<&mut Make<'_>>,
-        tell: &mut Tell<'_>,
+        tell: &mut CallObserver<'_>,
     ) -> Result<Vec<Calibrated>, Error> {
         calibrate(&self.0, function, config, make, tell)
     }

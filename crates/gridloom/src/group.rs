@@ -52,15 +52,15 @@ impl Group {
         &self,
         function: &Function,
         args: impl IntoArgs,
-        named: &[(String, Arg)],
+        with_call_name: &[(String, Arg)],
     ) -> Result<Results<Handle>, Error> {
-        self.record(function, &args.into_args(), named)
+        self.record(function, &args.into_args(), with_call_name)
     }
 
     fn record(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Results<Handle>, Error> {
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
         if let Some(declared) = &self.declared {
-            let call = self.call_described(declared, function, args, named)?;
+            let call = self.call_declared(declared, function, args, named)?;
             return Ok(Results::new(function.shared_signature(), call.results().to_vec()));
         }
         if let Some(held) = &self.recorder.held {
@@ -163,10 +163,10 @@ impl Group {
         // The body of a loop has its own list of tasks; they are taken together at its end.
         let has_more = !self.recorder.parts.all().is_empty() || !self.recorder.parts.tasks().is_empty();
         if self.recorded() == 0 && has_more {
-            return Err(Error::Usage(NOTHING_LEFT.into()));
+            return Err(Error::Usage(NO_CALLS_LEFT.into()));
         }
         let group = self.recording().group(self.session.new_group());
-        let by = mapping.into().by(&self.session, &group)?;
+        let by = mapping.into().to_send(&self.session, &group)?;
         plan(&self.session, group, by)
     }
 
@@ -183,7 +183,7 @@ impl Group {
         };
         let waited = parts.iter().try_for_each(wait);
         if waited.is_err() {
-            self.session.state().groups.told(&parts);
+            self.session.state().groups.note_failures_read(&parts);
         }
         waited
     }
@@ -215,7 +215,7 @@ impl Group {
         for part in &parts {
             self.await_part(*part)?;
         }
-        self.session.state().groups.told(&parts);
+        self.session.state().groups.note_failures_read(&parts);
         let (session, heuristic) = (&self.session, self.recorder.mapping.to_string());
         let report = session.state_now().report(&heuristic, &parts, session.client(), session.is_simulated());
         let together = self.recorder.parts.all().iter().map(|part| part.together).max().unwrap_or(1);
@@ -247,7 +247,7 @@ impl std::fmt::Debug for Group {
 }
 
 /// The error if a plan is requested too late.
-const NOTHING_LEFT: &str = "the group has no calls left to plan: they were launched at the end of its block, by \
+const NO_CALLS_LEFT: &str = "the group has no calls left to plan: they were launched at the end of its block, by \
      launch(), or because a result was requested; request the plan before that, or see the executed plans in \
      the group's report";
 

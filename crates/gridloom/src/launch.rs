@@ -20,9 +20,9 @@ mod sizing;
 
 pub(crate) use batch::launch;
 pub(crate) use groups::Parts;
-pub use mapping::{Inside, MAP_TIMEOUT, Mapping, took_too_long};
+pub use mapping::{MAP_TIMEOUT, Mapping, MappingScope, timed_out};
 pub(crate) use planning::{plan, plan_again, plan_declared};
-pub(crate) use recorder::{Held, Made, Recorder, Recording, ValueKey};
+pub(crate) use recorder::{Delayed, Made, Recorder, Recording, ValueKey};
 pub(crate) use run::{PlannedCall, run, run_planned};
 pub use sizing::Regroup;
 pub(crate) use sizing::Sizing;

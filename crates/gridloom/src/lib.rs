@@ -22,7 +22,6 @@
 //! # }
 //! ```
 
-mod attach;
 mod backend;
 mod calibrate;
 mod call;
@@ -46,20 +45,22 @@ mod report;
 mod session;
 mod shared_data;
 mod simulate;
+mod testbed_grid;
 mod text_file;
 mod trace;
 mod value;
 
-pub use attach::AttachConfig;
 pub use backend::check_address;
-pub use calibrate::{CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, Make, Sizes, Tell};
-pub use call::{Arg, Function, Handle, IntoArgs, Pending, Results, Submitted, TransferLimits, Watch};
+pub use calibrate::{
+    CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, CallObserver, Make, Sizes,
+};
+pub use call::{Arg, Function, Handle, IntoArgs, PendingCall, Results, Submitted, TransferLimits, Watch};
 pub use declared::{Graph, GraphArg, GraphRef};
 pub use difference::Difference;
 pub use error::Error;
 pub use grid::Grid;
 pub use group::{GraphOptions, Group, Loop};
-pub use launch::{Inside, MAP_TIMEOUT, Mapping, Regroup, took_too_long};
+pub use launch::{MAP_TIMEOUT, Mapping, MappingScope, Regroup, timed_out};
 pub use local::{LocalConfig, default_python, program_path};
 pub use object::Object;
 pub use offer::{
@@ -70,9 +71,10 @@ pub use plan::{
     AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,
 };
 pub use report::{GroupProgress, Report, timeline_html};
-pub use session::{Asking, CallEnd, Callee, Interrupt, Spoken, Traffic, Unread};
-pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedExplained, SharedName};
+pub use session::{CallEnd, CallOutput, CallbackHandler, GangCallback, Interrupt, Traffic, UnreadErrors};
+pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedExplanation, SharedName};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
+pub use testbed_grid::TestbedGridConfig;
 pub use text_file::read_text;
 pub use value::Value;
 

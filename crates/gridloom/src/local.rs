@@ -37,7 +37,7 @@ const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of an unfinished line that are kept.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum number of bytes kept of a process's output while it starts.
-const SAID_BYTES_MAX: usize = 16 << 10;
+const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// Configuration of an embedded local grid.
 #[derive(Clone, Debug)]
@@ -180,17 +180,17 @@ pub fn program_path(named: Option<&Path>) -> PathBuf {
 pub(crate) struct LocalProcesses {
     pub(crate) address: String,
     pub(crate) secret: Secret,
-    agent: Started,
-    servers: Vec<Started>,
+    agent: GridProcess,
+    servers: Vec<GridProcess>,
 }
 
 /// A process of the grid. Its standard error is forwarded once it is ready, unless it is silent. Before that it is kept, since it
 /// explains why a process did not start.
-struct Started {
+struct GridProcess {
     child: Child,
     name: String,
     is_silent: bool,
-    said: Arc<Mutex<Option<String>>>,
+    output: Arc<Mutex<Option<String>>>,
     /// Disconnected once the listener has read all output; until then receiving times out.
     ended: Receiver<()>,
     listener: Option<JoinHandle<()>>,
@@ -216,8 +216,8 @@ impl LocalProcesses {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent = Started::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
-        let line = agent.first_line()?;
+        let mut agent = GridProcess::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
+        let line = agent.ready_line()?;
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
@@ -250,9 +250,9 @@ impl LocalProcesses {
             }
             command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots)));
             command.envs(config.environment.iter().cloned());
-            processes.servers.push(Started::new(spawn(&mut command)?, &name, config.silent)?);
+            processes.servers.push(GridProcess::new(spawn(&mut command)?, &name, config.silent)?);
         }
-        processes.servers.iter_mut().try_for_each(|server| server.first_line().map(drop))?;
+        processes.servers.iter_mut().try_for_each(|server| server.ready_line().map(drop))?;
         Ok(processes)
     }
 
@@ -302,18 +302,18 @@ fn spawn(command: &mut Command) -> Result<Child, Error> {
     })
 }
 
-impl Started {
-    fn new(mut child: Child, name: &str, is_silent: bool) -> Result<Started, Error> {
+impl GridProcess {
+    fn new(mut child: Child, name: &str, is_silent: bool) -> Result<GridProcess, Error> {
         let error = child.stderr.take().expect("its errors are piped");
         let said = Arc::new(Mutex::new(Some(String::new())));
         let (heard, (end, ended)) = (said.clone(), channel());
         let thread = thread::Builder::new().name("gridloom-log".into());
         // Dropping `end` signals that all output was read.
-        let listener = threads::spawn(thread, move || drop((pass_on(error, &heard, is_silent), end)));
+        let listener = threads::spawn(thread, move || drop((forward_output(error, &heard, is_silent), end)));
         match listener {
             Ok(listener) => {
                 let (name, listener) = (name.to_string(), Some(listener));
-                Ok(Started { child, name, is_silent, said, ended, listener })
+                Ok(GridProcess { child, name, is_silent, output: said, ended, listener })
             }
             Err(error) => {
                 // Nobody would read its output, which would block it. It may have exited already.
@@ -337,14 +337,14 @@ impl Started {
     }
 
     /// Returns the line that the process prints when it is ready.
-    fn first_line(&mut self) -> Result<String, Error> {
+    fn ready_line(&mut self) -> Result<String, Error> {
         let stdout = self.child.stdout.as_mut().expect("its output is piped");
         let mut line = String::new();
         let length = BufReader::new(stdout).read_line(&mut line);
         if !matches!(length, Ok(0)) {
-            let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let said = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
             if !self.is_silent {
-                say(said.unwrap_or_default().as_bytes());
+                write_error(said.unwrap_or_default().as_bytes());
             }
         }
         let name = &self.name;
@@ -354,7 +354,7 @@ impl Started {
                 let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
                 // Its last output may still be in the pipe; a process that it left behind may keep the pipe open forever.
                 let _ = self.ended.recv_timeout(STOP_PATIENCE);
-                let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
+                let said = self.output.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
                 let said = said.trim().trim_start_matches("gridloom: ");
                 let why = if said.is_empty() { &status } else { said };
                 Err(Error::Connect(format!("{name} of the local grid did not start: {why}")))
@@ -366,16 +366,16 @@ impl Started {
 
 /// Forwards a process's standard error line by line; while the process starts, keeps it instead. A line that exceeds
 /// the limit is forwarded in pieces.
-fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
+fn forward_output(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
     let mut lines = BufReader::new(error);
     let mut line = Vec::new();
     while lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
         match &mut *said.lock().unwrap_or_else(PoisonError::into_inner) {
             None if is_silent => {}
-            None => say(&line),
+            None => write_error(&line),
             Some(said) => {
                 said.push_str(&String::from_utf8_lossy(&line));
-                while said.len() > SAID_BYTES_MAX {
+                while said.len() > OUTPUT_BYTES_MAX {
                     let first = said.find('\n').map_or(said.len(), |end| end + 1);
                     said.drain(..first);
                 }
@@ -386,7 +386,7 @@ fn pass_on(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
 }
 
 /// Writes to standard error. Failures are ignored: there is nowhere to report them.
-fn say(bytes: &[u8]) {
+fn write_error(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
 }
 

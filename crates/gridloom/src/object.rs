@@ -16,7 +16,7 @@ use gridloom_idl::{Signature, class_of};
 use gridloom_perf::ServerView;
 
 use crate::Error;
-use crate::call::{Function, ObjectLocation, Pending};
+use crate::call::{Function, ObjectLocation, PendingCall};
 use crate::session::Session;
 
 /// An object. It lives until [`Object::end`] or until the session ends.
@@ -59,7 +59,7 @@ impl Object {
             let object = ObjectId { client: session.client(), serial: session.next_serial() };
             let location = ObjectLocation { object, server };
             session.objects().add(server);
-            match initialize.clone().at(location).submit((), &[], limit).and_then(Pending::wait) {
+            match initialize.clone().method_of(location).submit((), &[], limit).and_then(PendingCall::wait) {
                 Ok(_) => {
                     return Ok(Object {
                         session: session.clone(),
@@ -110,25 +110,25 @@ impl Object {
             let near = format!("; methods of class '{}' are {}", self.class, methods.join(", "));
             Error::UnknownFunction { name: full, near }
         })?;
-        Ok(self.own(signature))
+        Ok(self.bound_method(signature))
     }
 
-    fn own(&self, signature: Arc<Signature>) -> Function {
-        Function::new(&self.session, signature).at(self.location)
+    fn bound_method(&self, signature: Arc<Signature>) -> Function {
+        Function::new(&self.session, signature).method_of(self.location)
     }
 
     /// Ends the object after the calls already made: runs its `_finalize`, with `limit` as the total time limit. Does not wait.
     ///
     /// # Errors
     /// If its class has no `_finalize`, which would be a fault of the server.
-    pub fn end(&self, limit: Option<Duration>) -> Result<Pending, Error> {
+    pub fn end(&self, limit: Option<Duration>) -> Result<PendingCall, Error> {
         let is_last = |name: &str| class_of(name).is_some_and(|(_, method)| method == FINALIZE);
         let finalize = self.signatures.iter().find(|signature| is_last(&signature.name)).cloned();
         let finalize = finalize.ok_or_else(|| Error::Usage(format!("class '{}' has no {FINALIZE}", self.class)))?;
         if !self.is_ended.swap(true, Ordering::Relaxed) {
             self.session.objects().remove(self.location.server);
         }
-        self.own(finalize).submit((), &[], limit)
+        self.bound_method(finalize).submit((), &[], limit)
     }
 }
 
@@ -173,11 +173,11 @@ fn server_for_object(session: &Session, initialize: &str, without: &[NodeId]) ->
     let least = free.min_by(|a, b| load(a).total_cmp(&load(b)));
     least.map(|server| server.node).ok_or_else(|| {
         let function = initialize.to_string();
-        Error::Task(TaskError::NoSuchFunction { function, near: NO_PLACE.into() })
+        Error::Task(TaskError::NoSuchFunction { function, near: NO_ROOM.into() })
     })
 }
 
 /// Appended to the error if no server can take the object.
-const NO_PLACE: &str = "; no server has room for one more object (stateless servers, --plain, keep none)";
+const NO_ROOM: &str = "; no server has room for one more object (stateless servers, --plain, keep none)";
 /// Maximum number of servers tried for an object.
 const SERVERS_TRIED_MAX: usize = 16;

@@ -63,7 +63,7 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
             if bodies == InlineBodies::Unused {
                 builtin::check_named_blas()?;
                 offer.define(&file.display().to_string(), builtin::builtin_definitions(name)?)?;
-            } else if name != builtin::LINALG || files.len() == 1 || builtin::finds_blas(named) {
+            } else if name != builtin::LINALG || files.len() == 1 || builtin::has_blas(named) {
                 offer.add_builtin(name, named)?;
             }
             continue;
@@ -71,7 +71,7 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
         match file.extension().and_then(OsStr::to_str) {
             Some("idl") => interface(&mut offer, file, bodies)?,
             Some("py") => offer.modules.push(absolute(file)?),
-            _ => return Err(no_offer(file)),
+            _ => return Err(unsupported_file(file)),
         }
     }
     if !offer.modules.is_empty() {
@@ -135,7 +135,7 @@ impl Offer {
     }
 }
 
-fn no_offer(file: &Path) -> Error {
+fn unsupported_file(file: &Path) -> Error {
     let names = builtin::builtin_names();
     let word = builtin::BUILTIN_WORD;
     let meant = match file.to_str().filter(|name| names.contains(name)) {

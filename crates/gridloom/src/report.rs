@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::difference::Difference;
 use crate::plan::{NotMeasured, PlanRecord, TaskRecord, TransferRecord, bytes};
 pub use record::GroupProgress;
-pub(crate) use record::{Course, Ended, GroupRecord, Setting, Summary};
+pub(crate) use record::{GroupRecord, GroupTimes, ReportContext, Summary, TaskEnd};
 pub use timeline::timeline_html;
 
 /// A group's execution: predicted and measured.

@@ -41,13 +41,13 @@ use crate::{Error, Value, log};
 pub(crate) use call_backs::{answer, end_call_backs, expect_asking, expect_call_backs};
 pub use interrupt::Interrupt;
 pub(crate) use open::{connect, connect_servers, local, simulate};
-pub use parts::{Asking, Callee, Traffic, Unread};
+pub use parts::{CallbackHandler, GangCallback, Traffic, UnreadErrors};
 use parts::{Dropped, Next};
 pub(crate) use parts::{LaunchGroups, Launches, ObjectCounts};
 pub(crate) use requests::{await_models, links, statuses, take_output};
 use state::Effects;
 pub(crate) use state::State;
-pub use state::{CallEnd, Spoken};
+pub use state::{CallEnd, CallOutput};
 
 /// Time limit for the agent's first answer to a session.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(15);
@@ -76,7 +76,7 @@ struct Inner {
     processes: Mutex<Option<LocalProcesses>>,
 }
 
-type Listener = Box<dyn Fn(&Spoken) + Send + Sync>;
+type Listener = Box<dyn Fn(&CallOutput) + Send + Sync>;
 
 impl Session {
     /// Identifies the session within this process.
@@ -131,13 +131,13 @@ impl Session {
 
     /// The known servers.
     pub(crate) fn servers(&self) -> Arc<GridView> {
-        self.absorb();
+        self.process_events();
         self.state().directory.servers().clone()
     }
 
     /// Signatures of all offered functions, ordered by name.
     pub(crate) fn functions(&self) -> Arc<Vec<Signature>> {
-        self.absorb();
+        self.process_events();
         self.state().directory.functions().clone()
     }
 
@@ -150,7 +150,7 @@ impl Session {
 
     /// Locks the state, after processing pending events.
     pub(crate) fn state_now(&self) -> MutexGuard<'_, State> {
-        self.absorb();
+        self.process_events();
         self.state()
     }
 
@@ -200,12 +200,12 @@ impl Session {
     }
 
     pub(crate) fn forget_values(&self, data: Vec<DatumId>) {
-        data.into_iter().for_each(|datum| self.0.backend.forget(datum));
+        data.into_iter().for_each(|datum| self.0.backend.remove(datum));
     }
 
     /// Large values in transfer to or from this session: arguments and results.
     pub(crate) fn moving(&self) -> Vec<TransferProgress> {
-        self.0.backend.moving()
+        self.0.backend.transfers()
     }
 
     // ---- commands
@@ -255,12 +255,12 @@ impl Session {
     }
 
     /// The default options of its calls.
-    pub(crate) fn terms(&self) -> CallOptions {
+    pub(crate) fn call_options(&self) -> CallOptions {
         CallOptions { depth: nested::depth(), wants_output: self.0.listener.get().is_some(), ..CallOptions::default() }
     }
 
     /// Sets a listener for the output of running calls; the first one stays. Simulations have none.
-    pub(crate) fn listen(&self, listener: impl Fn(&Spoken) + Send + Sync + 'static) {
+    pub(crate) fn listen(&self, listener: impl Fn(&CallOutput) + Send + Sync + 'static) {
         if !self.is_simulated() {
             let _ = self.0.listener.set(Box::new(listener));
         }
@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// Processes pending events, without waiting.
-    pub(crate) fn absorb(&self) {
+    pub(crate) fn process_events(&self) {
         let mut effects = Effects::default();
         // Only waits report that the session is closed.
         let _ = self.0.backend.wait_until(Some(Duration::ZERO), &mut |events| {
@@ -294,7 +294,7 @@ impl Session {
     fn hand_on(&self, effects: Effects) {
         log::hand_on(effects.lines);
         if let Some(listener) = self.0.listener.get() {
-            effects.spoken.iter().for_each(listener);
+            effects.outputs.iter().for_each(listener);
         }
     }
 
@@ -306,7 +306,7 @@ impl Session {
         done: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, Error> {
         // A function that makes calls itself releases its slot while it waits for them.
-        self.wait_by(limit, nested::wait, done)
+        self.wait_with(limit, nested::wait, done)
     }
 
     /// Like [`Session::wait`], but ends if an [`Interrupt`] of this thread is set.
@@ -324,7 +324,7 @@ impl Session {
     }
 
     /// Like [`Session::wait`]. Calls `begins` if the wait does not end at once, and drops its result when the wait ends.
-    pub(crate) fn wait_by<R, W>(
+    pub(crate) fn wait_with<R, W>(
         &self,
         limit: Option<Duration>,
         begins: impl Fn() -> Option<W>,
@@ -354,7 +354,7 @@ impl Session {
 
     /// Returns the report of a simulation; `None` for a real grid.
     pub(crate) fn simulation(&self) -> Option<SimulationReport> {
-        self.absorb();
+        self.process_events();
         self.0.simulation()
     }
 }
@@ -383,7 +383,8 @@ impl Inner {
             shared.closed(state.groups.summaries(), state.groups.take_records(), state.directory.take_slots());
         } else if let Some(path) = simulated.timeline_path() {
             let (records, clients) = (state.groups.records().values(), [self.client]);
-            let report = Report::new("the program's heuristics", records, &state.directory.setting(&clients, true));
+            let report =
+                Report::new("the program's heuristics", records, &state.directory.report_context(&clients, true));
             write(path, "timeline", &timeline_html("Simulated groups", &report));
         }
     }

@@ -17,7 +17,7 @@ use crate::call::{Handle, Submitted};
 use crate::session::{Session, State};
 use crate::{Error, Value};
 pub use begun::{BegunGet, BegunPut, BegunWait};
-pub use explained::SharedExplained;
+pub use explained::SharedExplanation;
 
 /// Time limit for the agent to send names similar to one that was not found in time.
 const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
@@ -100,7 +100,7 @@ impl<'a> SharedData<'a> {
             (Some(task), Some(payload)) => Some(PutOrigin { task, digest: payload.digest(value.meta()) }),
             _ => None,
         };
-        self.begin(name, &Handle::hold(self.0, value), options, made_by)
+        self.begin(name, &Handle::put(self.0, value), options, made_by)
     }
 
     /// Begins to put a result, or another value behind a handle, under a name.
@@ -114,7 +114,7 @@ impl<'a> SharedData<'a> {
     /// Begins to get the value of a name, and does not wait. The value is transferred as soon as the name is found, for
     /// which `limit` is the time limit. Inside a function it is transferred only to that function.
     pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
-        self.near();
+        self.own_server();
         BegunGet::new(self.0, await_command(name, limit, true))
     }
 
@@ -135,7 +135,7 @@ impl<'a> SharedData<'a> {
             return Err(Error::Usage(format!("{replicas} replicas for '{name}'; expected 1 to {REPLICAS_MAX}")));
         }
         handle.launch()?;
-        self.near();
+        self.own_server();
         let client = self.0.client();
         let command = NameCommand::Put {
             name: name.into(),
@@ -157,11 +157,11 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// [`Error::Name`], with similar names, if it was not put in time, or if it is lost.
     pub fn get(&self, name: &str, limit: Option<Duration>) -> Result<Value, Error> {
-        self.reading(self.find(name, limit)?, Handle::get)
+        self.read_and_drop(self.find(name, limit)?, Handle::get)
     }
 
     /// Reads through a handle and drops it. A version that no program reads is then deleted immediately.
-    fn reading<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
+    fn read_and_drop<R>(&self, handle: Handle, read: impl FnOnce(&Handle) -> R) -> R {
         let result = read(&handle);
         drop(handle);
         self.0.release_dropped();
@@ -175,18 +175,18 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// As for [`SharedData::get`].
     pub fn find(&self, name: &str, limit: Option<Duration>) -> Result<Handle, Error> {
-        let (handle, _) = self.find_where_it_is(name, limit)?;
-        self.bring_near(&handle)?;
+        let (handle, _) = self.find_with_servers(name, limit)?;
+        self.copy_to_own_server(&handle)?;
         Ok(handle)
     }
 
     /// Returns a handle, and servers that have the value.
-    fn find_where_it_is(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
+    fn find_with_servers(&self, name: &str, limit: Option<Duration>) -> Result<(Handle, Vec<NodeId>), Error> {
         let (waits, limit) = match limit {
             Some(Duration::ZERO) => (false, None),
             limit => (true, limit),
         };
-        match self.ask(NameCommand::Find { name: name.into(), waits }, limit)? {
+        match self.request(NameCommand::Find { name: name.into(), waits }, limit)? {
             CatalogAnswer::Found { named, holders } => {
                 let holders = holders.into_iter().map(|(node, _)| node).collect();
                 Ok((Handle::of_value(self.0, named.datum, named.meta), holders))
@@ -196,7 +196,7 @@ impl<'a> SharedData<'a> {
     }
 
     /// Inside a function: returns the server that runs it, and reports it to the client's machine.
-    fn near(&self) -> Option<NodeId> {
+    fn own_server(&self) -> Option<NodeId> {
         if nested::depth() == 0 {
             return None;
         }
@@ -212,9 +212,9 @@ impl<'a> SharedData<'a> {
 
     /// Copies the data that a function finds to its server, for everything that it runs. If that is not possible, only
     /// the function itself gets the data.
-    fn bring_near(&self, handle: &Handle) -> Result<(), Error> {
+    fn copy_to_own_server(&self, handle: &Handle) -> Result<(), Error> {
         let is_small = handle.meta().size_bytes() <= EAGER_BYTES_MAX;
-        let Some(server) = self.near().filter(|_| !is_small && !self.0.state().asks.near_is_full()) else {
+        let Some(server) = self.own_server().filter(|_| !is_small && !self.0.state().asks.near_is_full()) else {
             return Ok(());
         };
         match handle.place(server, false)?.wait() {
@@ -231,7 +231,7 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// As for [`SharedData::get`].
     pub fn meta(&self, name: &str, limit: Option<Duration>) -> Result<Meta, Error> {
-        Ok(self.reading(self.find_where_it_is(name, limit)?.0, |handle| handle.meta().clone()))
+        Ok(self.read_and_drop(self.find_with_servers(name, limit)?.0, |handle| handle.meta().clone()))
     }
 
     /// Waits until a program has put a name, for at most `limit`. Transfers nothing.
@@ -260,7 +260,7 @@ impl<'a> SharedData<'a> {
             let ended: Vec<Result<(), Error>> = placed.iter().map(Submitted::wait).collect();
             ended.into_iter().collect()
         };
-        self.reading(self.find_where_it_is(name, Some(Duration::ZERO))?.0, place)
+        self.read_and_drop(self.find_with_servers(name, Some(Duration::ZERO))?.0, place)
     }
 
     /// Resolves server names; returns all servers that are not stateless if none is named.
@@ -289,8 +289,8 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// [`Error::Name`] if the name is invalid, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
-        match self.find_where_it_is(name, Some(Duration::ZERO)) {
-            Ok((found, _)) => Ok(self.reading(found, |_| true)),
+        match self.find_with_servers(name, Some(Duration::ZERO)) {
+            Ok((found, _)) => Ok(self.read_and_drop(found, |_| true)),
             Err(Error::Name(NameError::Unknown { .. } | NameError::Lost { .. })) => Ok(false),
             Err(error) => Err(error),
         }
@@ -301,7 +301,7 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// [`Error::Name`] if it does not exist.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
-        self.ask(NameCommand::Delete { name: name.into() }, None).map(drop)
+        self.request(NameCommand::Delete { name: name.into() }, None).map(drop)
     }
 
     /// Returns the names with that prefix, in order.
@@ -327,7 +327,7 @@ impl<'a> SharedData<'a> {
 
     /// Returns the names after `after`, and whether there are more.
     fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedName>, bool), Error> {
-        let answer = self.ask(NameCommand::List { prefix: prefix.into(), after }, None)?;
+        let answer = self.request(NameCommand::List { prefix: prefix.into(), after }, None)?;
         let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
         Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
     }
@@ -350,7 +350,7 @@ impl<'a> SharedData<'a> {
         }
     }
 
-    fn begin_ask(&self, command: NameCommand) -> u64 {
+    fn begin_request(&self, command: NameCommand) -> u64 {
         let ask = self.0.next_serial();
         self.0.state().asks.begin(ask);
         self.0.command(Command::Name { request: ask, command });
@@ -358,9 +358,9 @@ impl<'a> SharedData<'a> {
     }
 
     /// Sends a request and waits for the answer. A find waits for at most `limit`, or until the thread is interrupted.
-    fn ask(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
+    fn request(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let finds = matches!(command, NameCommand::Find { .. });
-        let ask = self.begin_ask(command);
+        let ask = self.begin_request(command);
         let take = |state: &mut State| state.asks.take(ask);
         if !finds {
             return Ok(self.0.wait(None, take)??);

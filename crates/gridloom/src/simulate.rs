@@ -19,10 +19,10 @@ mod shared;
 mod start;
 
 pub use config::SimulateConfig;
-pub use deployment::{Deployment, Fits};
+pub use deployment::{ArgumentCheck, Deployment};
 pub(crate) use deployment::{spec, unknown_function};
 pub use report::SimulationReport;
 pub(crate) use roles::check_route;
 pub use roles::{GRID_ROLES, Roles, ServerRole};
-pub(crate) use shared::SharedGrid;
-pub(crate) use start::{check_functions, populate, simulation_of, strike};
+pub(crate) use shared::SharedSimGrid;
+pub(crate) use start::{check_functions, schedule_faults, start_grid, start_simulation};

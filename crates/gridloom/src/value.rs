@@ -9,7 +9,7 @@ use gridloom_base::{ByteOrder, Dtype, Meta, list};
 use gridloom_net::payload::Payload;
 
 use crate::Error;
-use arranged::arranged;
+use arranged::in_layout;
 
 /// A value. Clones share the bytes, which never change.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl Value {
         if meta.checked_size_bytes() != Some(payload.size_bytes()) {
             return Err(Error::Usage(format!("a {meta} does not have {} bytes", payload.size_bytes())));
         }
-        Ok(Value::of(meta, payload))
+        Ok(Value::from_checked(meta, payload))
     }
 
     /// Creates a value without bytes, for simulations.
@@ -45,23 +45,23 @@ impl Value {
     pub fn from_f64(shape: &[u64], elements: &[f64]) -> Value {
         assert_eq!(shape.iter().product::<u64>(), elements.len() as u64, "one element for each index");
         let bytes: Vec<u8> = elements.iter().flat_map(|x| x.to_ne_bytes()).collect();
-        Value::of(Meta::array(Dtype::Float64, shape), Payload::Inline(bytes.into()))
+        Value::from_checked(Meta::array(Dtype::Float64, shape), Payload::Inline(bytes.into()))
     }
 
     /// Creates a scalar from its bytes in this machine's byte order.
     pub fn scalar(dtype: Dtype, bytes: &[u8]) -> Value {
-        Value::of(Meta::scalar(dtype), Payload::copied(bytes))
+        Value::from_checked(Meta::scalar(dtype), Payload::copied(bytes))
     }
 
     pub fn text(text: &str) -> Value {
         let meta = Meta::Text { size_bytes: text.len() as u64 };
-        Value::of(meta, Payload::copied(text.as_bytes()))
+        Value::from_checked(meta, Payload::copied(text.as_bytes()))
     }
 
     /// Creates a list of strings or file contents, for a parameter that is an array of those; `None` marks a missing item.
     pub fn list<'a>(items: impl ExactSizeIterator<Item = Option<&'a [u8]>>) -> Value {
         let packed = list::pack(items);
-        Value::of(Meta::List { size_bytes: packed.len() as u64 }, Payload::Inline(packed.into()))
+        Value::from_checked(Meta::List { size_bytes: packed.len() as u64 }, Payload::Inline(packed.into()))
     }
 
     /// Returns the items of a list; `None` if the value is something else, or a placeholder.
@@ -71,7 +71,7 @@ impl Value {
     }
 
     /// Creates a value whose description was checked against its bytes, or was received with them.
-    pub(crate) fn of(meta: Meta, payload: Payload) -> Value {
+    pub(crate) fn from_checked(meta: Meta, payload: Payload) -> Value {
         Value { meta, payload: Some(payload), token: None }
     }
 
@@ -87,7 +87,7 @@ impl Value {
     /// Returns the bytes in this machine's byte order, and an array's elements in the memory order of `wanted`; `None`
     /// for a placeholder.
     pub fn bytes_as(&self, wanted: &Meta) -> Option<Cow<'_, [u8]>> {
-        self.payload.as_ref().map(|payload| arranged(&self.meta, payload.bytes(), wanted))
+        self.payload.as_ref().map(|payload| in_layout(&self.meta, payload.bytes(), wanted))
     }
 
     /// Returns the elements of an array or scalar of doubles in this machine's byte order; zeros for a placeholder.
@@ -148,7 +148,7 @@ macro_rules! numbers {
             fn from(elements: &[$number]) -> Value {
                 let bytes: Vec<u8> = elements.iter().flat_map(|element| element.to_ne_bytes()).collect();
                 let meta = Meta::array(Dtype::$dtype, &[elements.len() as u64]);
-                Value::of(meta, Payload::Inline(bytes.into()))
+                Value::from_checked(meta, Payload::Inline(bytes.into()))
             }
         }
 
@@ -206,6 +206,6 @@ impl From<String> for Value {
 
 impl From<Arc<[u8]>> for Value {
     fn from(bytes: Arc<[u8]>) -> Value {
-        Value::of(Meta::Bytes { size_bytes: bytes.len() as u64 }, Payload::Inline(bytes))
+        Value::from_checked(Meta::Bytes { size_bytes: bytes.len() as u64 }, Payload::Inline(bytes))
     }
 }

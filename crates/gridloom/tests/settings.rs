@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom::process::{Level, Main, Process, StackKind, log_wants, read_settings, simulate};
+use gridloom::process::{Level, Main, Process, StackKind, log_accepts, read_settings, simulate};
 use gridloom::{Error, SimulateConfig};
 
 fn words(text: &str) -> Vec<String> {
@@ -33,7 +33,7 @@ fn a_process_reads_what_the_program_was_given() {
     let file = folder.join("c.toml").display().to_string();
     let given = words(&format!("own --set matrix.size=64 --config {file} --log=warning,matmul=debug -- --log"));
     assert_eq!(read_settings(&given).unwrap(), ["own", "--", "--log"]);
-    assert!(log_wants(Level::Debug, "matmul.server") && !log_wants(Level::Info, "other"));
+    assert!(log_accepts(Level::Debug, "matmul.server") && !log_accepts(Level::Info, "other"));
     let platform = support::star(&[("a", "1Gf"), ("b", "1Gf")], "100MBps", "1ms");
     let config = SimulateConfig {
         deployment: Some(folder.join("deployment.toml")),

@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom::data::{Datum, Places, Use};
-use gridloom::{Arg, Callee, Grid, Value};
+use gridloom::data::{Argument, DataPlaces, Datum};
+use gridloom::{Arg, CallbackHandler, Grid, Value};
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{ByteOrder, Dtype, Meta};
 use gridloom_idl::{BaseType, Mode, Param, Signature, WholeArray};
@@ -113,7 +113,7 @@ impl Destination {
 pub(super) struct CallSurvey<'a> {
     pub(super) items: Vec<Item<'a>>,
     /// The functions that it may call back.
-    pub(super) callee: Option<Callee>,
+    pub(super) callee: Option<CallbackHandler>,
 }
 
 /// An argument as described by the signature; arrays are still in the program's memory.
@@ -153,9 +153,9 @@ impl Item<'_> {
     }
 
     /// Returns the datum that was passed for it, if any.
-    pub(super) fn as_use(&self) -> Option<Use<'_>> {
+    pub(super) fn as_use(&self) -> Option<Argument<'_>> {
         let (is_input, is_output) = (self.param.is_input(), self.param.is_output());
-        self.remote.as_ref().map(|datum| Use { datum, argument: &self.param.name, is_input, is_output })
+        self.remote.as_ref().map(|datum| Argument { datum, argument: &self.param.name, is_input, is_output })
     }
 
     /// Returns its first address and its size in bytes.
@@ -262,7 +262,7 @@ unsafe fn check_memory(
 /// # Safety
 /// The arguments match the signature (`memory`).
 pub(super) unsafe fn gather(
-    places: &Places<'_>,
+    places: &DataPlaces<'_>,
     signature: &Signature,
     items: Vec<Item<'_>>,
     mut known: impl FnMut(&Item<'_>) -> Outcome<Option<Arg>>,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom::data::{Datum, Ties};
+use gridloom::data::{Datum, SingleCopyData};
 use gridloom::{Arg, Function};
 
 use super::arguments::{CallInputs, CallSurvey, Item, gather, survey};
@@ -83,8 +83,10 @@ impl Call {
         // SAFETY: promised by the caller.
         let places = unsafe { self.library.places() };
         let ties = match survey.items.iter().any(|item| item.remote.is_some()) {
-            true => Ties::new(&places, function, function.server(), survey.items.iter().filter_map(Item::as_use))?,
-            false => Ties::default(),
+            true => {
+                SingleCopyData::new(&places, function, function.server(), survey.items.iter().filter_map(Item::as_use))?
+            }
+            false => SingleCopyData::default(),
         };
         let function = &ties.server().map_or_else(|| function.clone(), |server| function.clone().bound_to(server));
         // SAFETY: promised by the caller.
@@ -99,7 +101,7 @@ impl Call {
             return Err(Failed::other(format!("{}: the results of {what} cannot stay remote", function.name())));
         }
         if is_remote && !is_plain {
-            let call = function.submit_kept(None, args, &named)?;
+            let call = function.submit_remote(None, args, &named)?;
             ties.sent();
             for (result, destination) in call.results().iter().zip(&destinations) {
                 if let Some((remote, meta)) = destination.remote_as() {

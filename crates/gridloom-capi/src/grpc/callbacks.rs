@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-use gridloom::{Callee, Value};
+use gridloom::{CallbackHandler, Value};
 use gridloom_base::{Meta, TaskId};
 use gridloom_idl::{Mode, Signature};
 use gridloom_net::payload::Payload;
@@ -55,7 +55,7 @@ pub(super) unsafe fn callee(
     signature: &Signature,
     scalars: &[Option<(Meta, Vec<u8>)>],
     pointer: impl Fn(usize) -> *mut c_void,
-) -> Outcome<Callee> {
+) -> Outcome<CallbackHandler> {
     let mut targets = Vec::with_capacity(signature.callbacks.len());
     for (index, callback) in signature.callbacks.iter().enumerate() {
         let name = callback.name.clone();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use gridloom::Value;
-use gridloom::data::NewFile;
+use gridloom::data::PendingFile;
 use gridloom_base::{Meta, Order};
 use gridloom_idl::{BaseType, WholeArray};
 
@@ -38,7 +38,7 @@ enum ReadyResult<'a> {
     Bytes(usize, Cow<'a, [u8]>),
     Part(usize, Cow<'a, [u8]>, &'a WholeArray),
     Text(usize, Allocated),
-    File(NewFile, &'a str),
+    File(PendingFile, &'a str),
     List(&'a ListTarget, Vec<ReadyItem<'a>>, &'a str),
 }
 
@@ -102,7 +102,7 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
         // The function made no file.
         Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
         Target::File(path) => match value.payload() {
-            Some(payload) => Some(ReadyResult::File(NewFile::write(name, path, payload.bytes())?, name)),
+            Some(payload) => Some(ReadyResult::File(PendingFile::write(name, path, payload.bytes())?, name)),
             None => None,
         },
     })

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Once, PoisonError, RwLock};
 
-use gridloom::data::{Places, servers_named};
+use gridloom::data::{DataPlaces, servers_named};
 use gridloom::{Error, Grid};
 use gridloom_idl::class_of;
 use gridloom_perf::{GridView, ServerView};
@@ -160,8 +160,8 @@ impl Library {
     ///
     /// # Safety
     /// Memory that `memory:` URIs name is as the program described it, while the result is used.
-    pub(super) unsafe fn places(&self) -> Places<'_> {
-        Places { grid: &self.grid, server_names: self.server_names(), memory: &self.remotes }
+    pub(super) unsafe fn places(&self) -> DataPlaces<'_> {
+        DataPlaces { grid: &self.grid, server_names: self.server_names(), memory: &self.remotes }
     }
 
     fn server_names(&self) -> Arc<BTreeMap<String, String>> {

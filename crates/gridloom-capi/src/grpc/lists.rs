@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gridloom::data::NewFile;
+use gridloom::data::PendingFile;
 use gridloom::{Grid, Value};
 use gridloom_base::Meta;
 use gridloom_idl::{BaseType, BindError, Param, Signature};
@@ -29,7 +29,7 @@ pub(super) struct ListTarget {
 /// An item of a result that only has to be stored.
 pub(super) enum ReadyItem<'a> {
     Text(Option<Allocated>),
-    File(Option<NewFile>),
+    File(Option<PendingFile>),
     /// The content of a file that is written to an open file of the program.
     Stream(Option<&'a [u8]>),
 }
@@ -154,7 +154,7 @@ impl ListTarget {
                 BaseType::Stream => ReadyItem::Stream(item),
                 BaseType::File => {
                     let place = self.paths.get(at).and_then(Option::as_ref).zip(item);
-                    ReadyItem::File(place.map(|(path, content)| NewFile::write(name, path, content)).transpose()?)
+                    ReadyItem::File(place.map(|(path, content)| PendingFile::write(name, path, content)).transpose()?)
                 }
                 _ => {
                     let text = item.map(|item| memory::allocated(item, &format!("result '{name}'")));

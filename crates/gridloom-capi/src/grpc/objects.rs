@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gridloom::{Grid, Object, Pending};
+use gridloom::{Grid, Object, PendingCall};
 use gridloom_base::NodeId;
 
 use super::code::Outcome;
@@ -56,7 +56,7 @@ impl ObjectSlot {
     }
 
     /// Ends the object; returns `None` if no object was made.
-    pub(super) fn end(&self, limit: Option<Duration>) -> Outcome<Option<Pending>> {
+    pub(super) fn end(&self, limit: Option<Duration>) -> Outcome<Option<PendingCall>> {
         Ok(self.object.as_ref().map(|object| object.end(limit)).transpose()?)
     }
 }

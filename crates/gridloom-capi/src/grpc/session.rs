@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gridloom::data::Places;
-use gridloom::{CallEnd, Error, Grid, Pending, Submitted, Value, Watch};
+use gridloom::data::DataPlaces;
+use gridloom::{CallEnd, Error, Grid, PendingCall, Submitted, Value, Watch};
 use gridloom_base::TaskId;
 
 use super::arguments::Destination;
@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Writes its results, if no thread has; it must have ended.
-    pub(super) fn write_results(&self, places: &Places<'_>, staying: &RemainingResults) -> Record {
+    pub(super) fn write_results(&self, places: &DataPlaces<'_>, staying: &RemainingResults) -> Record {
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if let Stage::Delivered(record) = &*stage {
             return record.clone();
@@ -142,7 +142,7 @@ impl Session {
 /// The work of a session.
 pub(super) enum Work {
     /// A call by itself, and the destinations of its results.
-    Plain(Pending, Vec<Destination>),
+    Plain(PendingCall, Vec<Destination>),
     /// A call that reads or makes remote data, and the destinations of its other results; or a call of a mapped block,
     /// which handles all its results.
     Grouped(Arc<GroupCall>, Vec<Destination>),
@@ -261,7 +261,7 @@ impl Work {
     ///
     /// # Safety
     /// The pointers of the call still match the signature.
-    pub(super) unsafe fn collect(self, places: &Places<'_>, staying: &RemainingResults) -> Outcome<()> {
+    pub(super) unsafe fn collect(self, places: &DataPlaces<'_>, staying: &RemainingResults) -> Outcome<()> {
         // Results that stayed remote for memory that is written are dropped. (After a failed call they are kept.)
         let deliver = |values: &[Value], destinations: &[Destination]| {
             // SAFETY: promised by the caller.

@@ -176,7 +176,7 @@ fn print(one: &Calibrated) -> Result<()> {
         (_, error) => error.map_or("unknown".into(), percent),
     };
     let (calls, points) = (count(one.calls, "call"), count(one.points.len(), "size"));
-    let verdict = if one.is_reached { "" } else { ", not the requested size" };
+    let verdict = if one.reached_goal { "" } else { ", not the requested size" };
     let has_spread = one.points.iter().any(|point| point.calls > 1);
     let spread = if has_spread { percent(one.spread) } else { "-".to_string() };
     print_line(&format!(

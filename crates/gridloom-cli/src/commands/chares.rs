@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use gridloom::chares::{Balancer, CheckpointFolder, ELEMENT_FUNCTION, FilterSpec, InMemory, Keep, Places, Restart};
+use gridloom::chares::{
+    Balancer, CheckpointFolder, CheckpointOptions, ELEMENT_FUNCTION, ElementPlacement, FilterSpec, InMemory, Restart,
+};
 use gridloom::process::PROCESSOR_VARIABLE;
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::stderr_line;
@@ -143,19 +145,24 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn print_deployment(options: &Deployment) -> Result<ExitCode> {
     let Deployment { platform: file, number, balance, filters } = options;
     let platform = super::platform::read(file)?;
-    let places = Places { balance: balance.clone(), filters: filters.clone(), ..Places::default() };
+    let places = ElementPlacement { balance: balance.clone(), filters: filters.clone(), ..ElementPlacement::default() };
     print_text(&deployment_text(&platform, file, *number, places)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the deployment of `number` elements (`None`: one for each host) on the platform of that file.
-fn deployment_text(platform: &Platform, file: &Path, number: Option<usize>, places: Places) -> Result<String> {
+fn deployment_text(
+    platform: &Platform,
+    file: &Path,
+    number: Option<usize>,
+    places: ElementPlacement,
+) -> Result<String> {
     let hosts = platform.hosts();
     ensure!(!hosts.is_empty(), "{}: it has no host", file.display());
     let number = number.unwrap_or(hosts.len());
     check_number(number)?;
     let hosts: Vec<&str> = (0..number).map(|element| &hosts[element * hosts.len() / number].name[..]).collect();
-    Ok(deployment_of(&Places { elements: numbered_sites(platform, &hosts), ..places }))
+    Ok(deployment_of(&ElementPlacement { elements: numbered_sites(platform, &hosts), ..places }))
 }
 
 /// Returns these hosts of the platform, each with the number of its site.
@@ -171,7 +178,7 @@ fn numbered_sites(platform: &Platform, hosts: &[&str]) -> Vec<(String, u32)> {
 }
 
 /// Returns the deployment of these elements.
-fn deployment_of(places: &Places) -> String {
+fn deployment_of(places: &ElementPlacement) -> String {
     let mut text = String::new();
     for Process { host, function, arguments, .. } in processes(places) {
         // A JSON string is also a valid TOML string.
@@ -215,15 +222,15 @@ fn start(options: &Run) -> Result<ExitCode> {
     );
     let checkpoint = if is_in_memory { None } else { folder(&options.checkpoint)? };
     let run = run_number()?;
-    let checkpoint = checkpoint.map(|folder| Keep { folder, every: options.every, run, next: 0 });
+    let checkpoint = checkpoint.map(|folder| CheckpointOptions { folder, every: options.every, run, next: 0 });
     let restart = folder(&options.restart)?.map(|folder| Restart { folder, number: None });
     let balance = options.balance.clone();
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
-    let places = Places { filters, balance, checkpoint, restart, records, ..Places::default() };
+    let places = ElementPlacement { filters, balance, checkpoint, restart, records, ..ElementPlacement::default() };
     let mut elements = Elements { number, ppn, sites, until, output_format: telling, binds: options.bind, places };
     let (mut folder, changing) = changes::prepared(&elements, is_in_memory)?;
-    elements.places.changing = Some(changing);
+    elements.places.resizing = Some(changing);
     let mut left = options.restarts;
     if is_in_memory {
         elements.places.memory = Some(InMemory { every: options.every });
@@ -282,7 +289,7 @@ pub struct Elements {
     /// True if each element is bound to a processor of its own.
     pub binds: bool,
     /// Data that each element gets in addition to the places of the elements.
-    pub places: Places,
+    pub places: ElementPlacement,
 }
 
 /// Runs the program once for each element, in a temporary folder of that name. Returns the exit status.
@@ -338,7 +345,7 @@ fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &
     let Elements { ppn, binds, .. } = *elements;
     let named =
         hosts_of(elements, number).into_iter().enumerate().map(|(element, (_, site))| (element.to_string(), site));
-    let places = Places { elements: named.collect(), ..elements.places.clone() };
+    let places = ElementPlacement { elements: named.collect(), ..elements.places.clone() };
     let addresses = (0..number).map(|element| (element.to_string(), loopback_address(element))).collect();
     let mut deployed = deployed(&processes(&places), ppn, program, &addresses, folder, |_| 0);
     let processors = if binds { processors()? } else { Vec::new() };
@@ -362,11 +369,11 @@ const FOLDER_NAME: &str = "chares-run";
 const GRACE_S: f64 = 10.0;
 
 /// Returns the processes of a program, with these data for each of them.
-fn processes(places: &Places) -> Vec<Process> {
+fn processes(places: &ElementPlacement) -> Vec<Process> {
     let process = |(number, (host, _)): (u32, &(String, u32))| Process {
         host: host.clone(),
         function: ELEMENT_FUNCTION.into(),
-        arguments: vec![Places { number, ..places.clone() }.to_argument()],
+        arguments: vec![ElementPlacement { number, ..places.clone() }.to_argument()],
         start_time: None,
         kill_time: None,
         restart: false,

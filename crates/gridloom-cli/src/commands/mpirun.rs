@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use gridloom::chares::Places;
+use gridloom::chares::ElementPlacement;
 use gridloom_testbed::run_output::OutputFormat;
 
 use super::chares::{Elements, TimelineFile, run_elements};
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let records = timeline.as_ref().map(TimelineFile::records).transpose()?;
-    let places = Places { filters: options.apart.filters()?, records, ..Places::default() };
+    let places = ElementPlacement { filters: options.apart.filters()?, records, ..ElementPlacement::default() };
     let (sites, until) = (options.apart.sites, options.until);
     let run = Elements { number: elements, ppn: 1, sites, until, output_format: telling, binds: false, places };
     let status = run_elements("mpirun", &command, &run)?;

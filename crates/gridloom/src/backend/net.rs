@@ -82,14 +82,14 @@ impl Backend for NetBackend {
     }
 
     fn value(&self, datum: DatumId) -> Option<Value> {
-        self.0.store().get(&datum).map(|(meta, payload)| Value::of(meta, payload))
+        self.0.store().get(&datum).map(|(meta, payload)| Value::from_checked(meta, payload))
     }
 
-    fn moving(&self) -> Vec<TransferProgress> {
+    fn transfers(&self) -> Vec<TransferProgress> {
         self.0.store().transfers().list()
     }
 
-    fn forget(&self, datum: DatumId) {
+    fn remove(&self, datum: DatumId) {
         self.0.store().remove(&datum);
     }
 
@@ -113,7 +113,7 @@ impl Backend for NetBackend {
         })
     }
 
-    fn stir(&self) {
+    fn wake(&self) {
         self.0.wake_waiters();
     }
 

@@ -19,7 +19,7 @@ use gridloom_sim::Simulation;
 use gridloom_sim::process::ProcessContext;
 
 use super::{Backend, timed_out};
-use crate::simulate::{SharedGrid, SimulateConfig, SimulationReport, simulation_of};
+use crate::simulate::{SharedSimGrid, SimulateConfig, SimulationReport, start_simulation};
 use crate::{Error, LocalConfig, Value};
 
 /// A simulation with a client of its grid.
@@ -39,13 +39,13 @@ enum Drive {
     /// thread checks. So no thread keeps waiting for something that another one has already received.
     Own(Mutex<()>),
     /// The run of all processes; the context is that of the client's process.
-    Process(ProcessContext, Arc<SharedGrid>),
+    Process(ProcessContext, Arc<SharedSimGrid>),
 }
 
 impl SimBackend {
     /// Creates a simulation for one client. Returns it with its number of servers.
     pub(crate) fn new(config: SimulateConfig) -> Result<(SimBackend, usize), Error> {
-        let (simulation, client, names) = simulation_of(&config)?;
+        let (simulation, client, names) = start_simulation(&config)?;
         // All nodes but the agent and the client.
         let servers = names.len() - 2;
         let backend = SimBackend {
@@ -62,7 +62,7 @@ impl SimBackend {
 
     /// Creates a client of the grid that simulated processes share; `None` if the code on this thread is not such a process.
     pub(crate) fn of_process(local: Option<&LocalConfig>) -> Option<Result<SimBackend, Error>> {
-        let (context, shared) = SharedGrid::current()?;
+        let (context, shared) = SharedSimGrid::current()?;
         Some(shared.open(&context, local).map(|client| SimBackend {
             simulation: context.shared_simulation(),
             client,
@@ -105,7 +105,7 @@ impl SimBackend {
     }
 
     /// The grid that the session shares with those of other processes; it collects the session's part of the report.
-    pub(crate) fn shared(&self) -> Option<&SharedGrid> {
+    pub(crate) fn shared(&self) -> Option<&SharedSimGrid> {
         match &self.drive {
             Drive::Process(_, shared) => Some(shared),
             Drive::Own(_) => None,
@@ -172,16 +172,16 @@ impl Backend for SimBackend {
     fn value(&self, datum: DatumId) -> Option<Value> {
         let (meta, bytes) = self.simulation().value(self.client, datum)?;
         Some(match bytes {
-            Some(bytes) => Value::of(meta, Payload::Inline(bytes)),
+            Some(bytes) => Value::from_checked(meta, Payload::Inline(bytes)),
             None => Value::placeholder(meta),
         })
     }
 
-    fn moving(&self) -> Vec<TransferProgress> {
+    fn transfers(&self) -> Vec<TransferProgress> {
         Vec::new()
     }
 
-    fn forget(&self, datum: DatumId) {
+    fn remove(&self, datum: DatumId) {
         self.simulation().remove(self.client, datum);
     }
 
@@ -207,7 +207,7 @@ impl Backend for SimBackend {
                     if take(&mut events) {
                         return Ok(());
                     }
-                    (Some(turn), self.step(stalls_at.min(self.now() + LOOK_NS)))
+                    (Some(turn), self.step(stalls_at.min(self.now() + CHECK_NS)))
                 }
                 Drive::Process(context, _) => {
                     if take(&mut events) {
@@ -237,7 +237,7 @@ impl Backend for SimBackend {
     }
 
     /// Does nothing: a wait checks again after each event, and each minute of virtual time.
-    fn stir(&self) {}
+    fn wake(&self) {}
 
     fn close(&self) {
         if let Drive::Process(..) = self.drive {
@@ -253,4 +253,4 @@ impl Backend for SimBackend {
 /// If a program waits without limit and nothing but heartbeats has happened for this long, the simulation is stalled.
 const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 /// Maximum virtual time before a wait checks whether it has to end: a few milliseconds of real time.
-const LOOK_NS: u64 = 60 * SECOND_NS;
+const CHECK_NS: u64 = 60 * SECOND_NS;

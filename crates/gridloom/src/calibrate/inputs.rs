@@ -43,7 +43,7 @@ pub(crate) fn is_size(param: &Param) -> bool {
 }
 
 /// Returns the default range of a size: up to what fits into memory.
-pub(crate) fn usual_range(
+pub(crate) fn default_range(
     function: &Function,
     fixed: &Sizes,
     set: &BTreeMap<String, Value>,

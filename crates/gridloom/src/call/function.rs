@@ -15,10 +15,10 @@ use gridloom_idl::{ActualArgument, BindError, BoundCall, Signature, class_of};
 
 use super::arg::Arg;
 use super::args::IntoArgs;
-use super::pending::{Pending, Prepared, TransferLimits};
+use super::pending::{PendingCall, Prepared, TransferLimits};
 use super::results::Results;
 use super::view::gives_as;
-use crate::session::{Asking, Callee, Session, expect_asking};
+use crate::session::{CallbackHandler, GangCallback, Session, expect_asking};
 use crate::{Error, Value};
 
 /// A function that servers of the grid offer.
@@ -104,7 +104,7 @@ impl Function {
     }
 
     /// Returns the function as a method of that object.
-    pub(crate) fn at(self, object: ObjectLocation) -> Function {
+    pub(crate) fn method_of(self, object: ObjectLocation) -> Function {
         Function { object: Some(object), ..self }
     }
 
@@ -180,7 +180,7 @@ impl Function {
 
     /// True if a result made as `made` can be read as `wanted`: an array of as many elements of the same type, in their order in
     /// memory, which must be known for this result.
-    pub fn gives_as(&self, made: &Meta, wanted: &Meta) -> bool {
+    pub fn can_be_read_as(&self, made: &Meta, wanted: &Meta) -> bool {
         gives_as(&self.signature, made, wanted)
     }
 
@@ -201,7 +201,7 @@ impl Function {
         args: impl IntoArgs,
         named: &[(String, Arg)],
         limit: Option<Duration>,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         self.submit_to(None, &args.into_args(), named, limit, None)
     }
 
@@ -215,7 +215,7 @@ impl Function {
         args: impl IntoArgs,
         named: &[(String, Arg)],
         limit: Option<Duration>,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         self.submit_to(Some(server), &args.into_args(), named, limit, None)
     }
 
@@ -230,8 +230,8 @@ impl Function {
         args: impl IntoArgs,
         named: &[(String, Arg)],
         limit: Option<Duration>,
-        callee: Callee,
-    ) -> Result<Pending, Error> {
+        callee: CallbackHandler,
+    ) -> Result<PendingCall, Error> {
         self.submit_to(server, &args.into_args(), named, limit, Some(callee))
     }
 
@@ -245,13 +245,13 @@ impl Function {
         server: NodeId,
         slots: u32,
         args: impl IntoArgs,
-        asking: Sender<Asking>,
-    ) -> Result<Pending, Error> {
+        asking: Sender<GangCallback>,
+    ) -> Result<PendingCall, Error> {
         let mut prepared =
             self.prepare_any(&args.into_args(), &[], |value| (self.session.new_datum(), value.clone()))?;
         prepared.task.options.gang = slots;
         expect_asking(&self.session, prepared.task.id, asking);
-        Pending::send(&self.session, &self.signature, prepared, (None, self.transfers), Some(server), false, None)
+        PendingCall::send(&self.session, &self.signature, prepared, (None, self.transfers), Some(server), false, None)
     }
 
     fn submit_to(
@@ -260,8 +260,8 @@ impl Function {
         args: &[Arg],
         named: &[(String, Arg)],
         limit: Option<Duration>,
-        callee: Option<Callee>,
-    ) -> Result<Pending, Error> {
+        callee: Option<CallbackHandler>,
+    ) -> Result<PendingCall, Error> {
         if callee.is_none() {
             self.refuse_callbacks()?;
         }
@@ -270,7 +270,7 @@ impl Function {
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.session.new_datum(), value.clone()))?;
         let server = self.object.map(|object| object.server).or(server).or(self.only);
-        Pending::send(&self.session, &self.signature, prepared, (limit, self.transfers), server, false, callee)
+        PendingCall::send(&self.session, &self.signature, prepared, (limit, self.transfers), server, false, callee)
     }
 
     /// Sends a call that measures the server, which runs it only while idle.
@@ -279,9 +279,9 @@ impl Function {
         server: NodeId,
         named: &[(String, Arg)],
         limit: Option<Duration>,
-    ) -> Result<Pending, Error> {
+    ) -> Result<PendingCall, Error> {
         let prepared = self.prepare(&[], named, |value| (self.session.new_datum(), value.clone()))?;
-        Pending::send(
+        PendingCall::send(
             &self.session,
             &self.signature,
             prepared,
@@ -335,7 +335,7 @@ impl Function {
         let bound = self.bind(args, named)?;
         let is_run = class_of(self.name()).is_some_and(|(_, method)| is_automatic(method));
         if bound.work_flops.is_none() && self.session.is_simulated() && !is_run {
-            tell_unstated(&self.signature.name);
+            warn_of_unknown_work(&self.signature.name);
         }
         let all: Vec<&Arg> = args.iter().chain(named.iter().map(|(_, arg)| arg)).collect();
         let mut values = Vec::new();
@@ -379,7 +379,7 @@ impl Function {
                 retry_of: self.repeats.and_then(NonZeroU64::new),
                 ranks: self.ranks,
                 uses: bound.uses.into(),
-                ..self.session.terms()
+                ..self.session.call_options()
             },
         };
         Ok(Prepared { task, values, outputs })
@@ -423,7 +423,7 @@ impl std::fmt::Debug for Function {
 }
 
 /// Warns, once for each function, that a simulation does not know how long its calls take.
-fn tell_unstated(function: &str) {
+fn warn_of_unknown_work(function: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(function.to_string()) {
         gridloom_base::stderr_line!(

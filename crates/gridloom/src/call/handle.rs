@@ -87,7 +87,7 @@ impl Handle {
     /// Makes sure that its call is launched.
     pub(crate) fn launch(&self) -> Result<(), Error> {
         self.check()?;
-        launch(&self.0.session, Some(&self.0.parts), |batch| batch.maker(&self.0))?;
+        launch(&self.0.session, Some(&self.0.parts), |batch| batch.add_producer(&self.0))?;
         self.check()
     }
 
@@ -124,7 +124,7 @@ fn fetch(session: &Session, datum: DatumId, limit: Option<Duration>) -> Result<V
     let mut state = session.state();
     state.fetches.end(datum);
     if let Ok(Err(error)) = &answer {
-        state.groups.told_of(datum, error);
+        state.groups.note_error_read(datum, error);
     }
     drop(state);
     // The store keeps the value while the handle lives, so that it is not transferred twice.

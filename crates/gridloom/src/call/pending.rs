@@ -11,8 +11,8 @@ use gridloom_core::node::Command;
 use gridloom_idl::Signature;
 
 use super::results::Results;
-use crate::report::Ended;
-use crate::session::{CallEnd, Callee, Session, State, expect_call_backs};
+use crate::report::TaskEnd;
+use crate::session::{CallEnd, CallbackHandler, Session, State, expect_call_backs};
 use crate::{Error, Value};
 
 /// A checked call: the task, and the values that must be in the client's store before it is sent.
@@ -34,7 +34,7 @@ pub struct TransferLimits {
 
 /// A plain call in progress.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingCall {
     session: Session,
     task: TaskId,
     signature: Arc<Signature>,
@@ -42,7 +42,7 @@ pub struct Pending {
     collected: bool,
 }
 
-impl Pending {
+impl PendingCall {
     /// Sends a plain call. `calibrates` is set if the call measures its server.
     pub(super) fn send(
         session: &Session,
@@ -51,8 +51,8 @@ impl Pending {
         (limit, transfers): (Option<Duration>, TransferLimits),
         only: Option<NodeId>,
         calibrates: bool,
-        callee: Option<Callee>,
-    ) -> Result<Pending, Error> {
+        callee: Option<CallbackHandler>,
+    ) -> Result<PendingCall, Error> {
         let Prepared { mut task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
@@ -74,7 +74,7 @@ impl Pending {
         };
         session.command(Command::Call { task, sources, limits });
         let (session, signature) = (session.clone(), signature.clone());
-        Ok(Pending { session, task: id, signature, outputs, collected: false })
+        Ok(PendingCall { session, task: id, signature, outputs, collected: false })
     }
 
     /// True if it has ended.
@@ -114,8 +114,8 @@ impl Pending {
 
     /// Returns the run time in seconds of a call that has ended, and drops its results. Returns the call itself while
     /// it is in progress.
-    pub(crate) fn take_seconds(self) -> Result<Result<f64, TaskError>, Pending> {
-        let seconds = |ended: &Ended| {
+    pub(crate) fn take_seconds(self) -> Result<Result<f64, TaskError>, PendingCall> {
+        let seconds = |ended: &TaskEnd| {
             let seconds = ns_to_seconds(ended.report.timing.run_ns.max(1));
             ended.report.outcome.as_ref().map(|_| seconds).map_err(Clone::clone)
         };
@@ -177,7 +177,7 @@ impl Watch {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         if !self.collected {
             let mut state = self.session.state();

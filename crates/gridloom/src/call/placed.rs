@@ -29,7 +29,7 @@ impl Handle {
 
     /// Makes a value of the program a datum at the client, usable by any number of calls like a result, until the
     /// handle is dropped.
-    pub(crate) fn hold(session: &Session, value: &Value) -> Handle {
+    pub(crate) fn put(session: &Session, value: &Value) -> Handle {
         let (datum, meta) = (session.new_datum(), value.meta().clone());
         session.put(datum, value);
         let sources = BTreeMap::from([(datum, Source { meta: meta.clone(), at: vec![session.client()] })]);
@@ -53,10 +53,10 @@ impl Handle {
 
     /// Prefetches a copy to a server that will read it: the transfer overlaps with other work of the program. Nobody
     /// waits for it; if it fails, the call that reads the value fetches it itself.
-    pub(crate) fn send_ahead(&self, server: NodeId, from: Option<NodeId>) {
+    pub(crate) fn prefetch_to(&self, server: NodeId, from: Option<NodeId>) {
         let from = from.map(|from| (self.datum(), from)).into_iter().collect();
         let (group, _) = self.replicate(CopyLifetime::Cached, PlannedCall { server, from });
-        self.made().session.state().groups.told(&[group]);
+        self.made().session.state().groups.note_failures_read(&[group]);
     }
 
     fn replicate(&self, copies: CopyLifetime, place: PlannedCall) -> (GroupId, Submitted) {
@@ -65,13 +65,13 @@ impl Handle {
 
     /// Returns some bytes of it, starting at `from_byte`, as a value of that description. The server, which holds the
     /// value, does not copy the bytes.
-    pub(crate) fn take_part(&self, server: NodeId, from_byte: u64, meta: Meta) -> Handle {
+    pub(crate) fn part(&self, server: NodeId, from_byte: u64, meta: Meta) -> Handle {
         let part = Handle::of_value(&self.made().session, self.made().session.new_datum(), meta.clone());
         let outputs = vec![Output { datum: part.datum(), meta }];
         let (group, _) =
             self.run_at(TaskKind::View { from_byte }, outputs, PlannedCall { server, from: BTreeMap::new() });
         // The handle reports a failure.
-        self.made().session.state().groups.told(&[group]);
+        self.made().session.state().groups.note_failures_read(&[group]);
         part
     }
 
@@ -83,7 +83,7 @@ impl Handle {
             args: vec![Argument::Datum(self.datum())],
             outputs,
             work_flops: None,
-            options: session.terms(),
+            options: session.call_options(),
         };
         let (id, named) = (session.new_group(), task.id);
         // The client's machine knows where the datum is.
@@ -95,7 +95,7 @@ impl Handle {
     }
 
     /// Releases the copy at a server, or the local one if `server` is `None`, unless it is the only copy.
-    pub fn give_up(&self, server: Option<NodeId>) {
+    pub fn release_copy(&self, server: Option<NodeId>) {
         let session = &self.made().session;
         session.command(Command::DropCopy { datum: self.datum(), at: server.unwrap_or(session.client()) });
     }

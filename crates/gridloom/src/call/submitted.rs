@@ -80,7 +80,7 @@ impl Submitted {
     pub fn wait(&self) -> Result<(), Error> {
         self.wait_within(None)?;
         let Some(error) = self.end().and_then(|end| end.error) else { return Ok(()) };
-        self.session.state().groups.told(&self.parts.ids());
+        self.session.state().groups.note_failures_read(&self.parts.ids());
         Err(error.into())
     }
 

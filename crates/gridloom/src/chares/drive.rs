@@ -12,13 +12,13 @@ use gridloom_chare::{ChareError, Element, Pe, Step, Value};
 use gridloom_net::jobs::processor_time;
 use gridloom_process::ProcessWorld;
 
+use super::checkpoint_store::CheckpointStore;
 use super::checkpoints::Origin;
-use super::course::Course;
-use super::epochs::Generation;
-use super::kept::Kept;
 use super::links::{Early, Links};
+use super::membership::Membership;
 use super::memory::is_loss;
-use super::places::{Places, check_connections};
+use super::placement::{ElementPlacement, check_connections};
+use super::run_folder::Generation;
 use super::timeline::{Timeline, monotonic_ns};
 use crate::Error;
 
@@ -37,7 +37,7 @@ pub(super) type Program<'a> = dyn Fn(&mut Element) -> Result<(), Error> + 'a;
 
 /// Runs the program's only element.
 pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
-    let places = Places { number: 0, elements: vec![(String::new(), 0)], ..Places::default() };
+    let places = ElementPlacement { number: 0, elements: vec![(String::new(), 0)], ..ElementPlacement::default() };
     let mut element = Element::new(places.me(), Arc::new(places.elements()));
     let began = (Instant::now(), std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
     element.set_clock(move || Time((began.1 + began.0.elapsed()).as_nanos() as u64));
@@ -53,7 +53,7 @@ pub(super) fn alone(program: &Program<'_>) -> Result<Value, Error> {
 }
 
 /// How an element ended.
-pub(super) enum Went {
+pub(super) enum ElementEnd {
     /// The program has ended with that value; the load balancer has moved `moved` chares.
     Ended { value: Value, moved: u64 },
     /// The program continues without this element.
@@ -63,20 +63,21 @@ pub(super) enum Went {
 /// Runs one of several elements, for as long as it is part of the program.
 pub(super) fn one_of(
     world: &mut dyn ProcessWorld,
-    places: Places,
-    course: &Course,
+    places: ElementPlacement,
+    course: &Membership,
     program: &Program<'_>,
-) -> Result<Went, Error> {
+) -> Result<ElementEnd, Error> {
     let me = places.me();
     let mut generation = course.first(&places)?;
-    let mut kept = Kept::of(&places.in_generation(&generation), course, &generation)?;
+    let mut kept = CheckpointStore::new(&places.in_generation(&generation), course, &generation)?;
     world.listen(places.port(me))?;
     let (mut early, mut moved, mut renewed_at) = (Early::new(), 0, None);
     loop {
-        let now = Now { places: &places.in_generation(&generation), all: &places, course, generation: &generation };
+        let now =
+            Surroundings { places: &places.in_generation(&generation), all: &places, course, generation: &generation };
         let mut element = Element::new(me, Arc::new(now.places.elements()));
         let mut links = Links::new(now.places.clone(), generation.epoch, early);
-        let outcome = links.connect(world, || course.may_come(generation.epoch));
+        let outcome = links.connect(world, || course.may_still_connect(generation.epoch));
         let outcome =
             outcome.and_then(|()| run(world, &mut element, &mut links, &mut kept, now, &mut renewed_at, program));
         if element.is_resized() {
@@ -84,10 +85,10 @@ pub(super) fn one_of(
             moved += element.moved();
         }
         let next = match &outcome {
-            Ok(Outcome::Renewed) => {
+            Ok(Outcome::Resized) => {
                 links.finish(world, &mut element)?;
                 let next = course.await_next(world, generation.epoch)?;
-                Some(next.ok_or_else(|| ChareError::Failed(NOT_RENEWED.into()))?)
+                Some(next.ok_or_else(|| ChareError::Failed(NOT_RESIZED.into()))?)
             }
             Err(why) if is_loss(why) && kept.on_loss() => course.await_next(world, generation.epoch)?,
             // If others have already restarted, all elements have saved.
@@ -96,9 +97,9 @@ pub(super) fn one_of(
         };
         let has_ended = element.end().is_some();
         let is_lost = matches!(&outcome, Err(why) if is_loss(why));
-        if (next.is_some() || (is_lost && has_ended && matches!(kept, Kept::Memory(_))))
+        if (next.is_some() || (is_lost && has_ended && matches!(kept, CheckpointStore::Memory(_))))
             && let Some(timeline) = links.timeline.take()
-            && let Err(error) = timeline.leave(&element)
+            && let Err(error) = timeline.write(&element)
         {
             // A gap in the timeline is no reason to fail the run.
             stderr_line!("gridloom: {error}");
@@ -114,12 +115,12 @@ pub(super) fn one_of(
             if leaves {
                 match course.await_return(world, (me, generation.epoch), &mut early)? {
                     Some(next) => generation = next,
-                    None => return Ok(Went::Left),
+                    None => return Ok(ElementEnd::Left),
                 }
             }
             if is_new {
                 let places = places.in_generation(&generation);
-                kept = Kept::of(&places, course, &generation)?;
+                kept = CheckpointStore::new(&places, course, &generation)?;
                 if !world.is_simulated() {
                     // The number of elements changes only where each element is a process.
                     check_connections(std::slice::from_ref(&places))?;
@@ -128,7 +129,7 @@ pub(super) fn one_of(
             continue;
         }
         // All other elements know the value too.
-        if is_lost && has_ended && matches!(kept, Kept::Memory(_)) {
+        if is_lost && has_ended && matches!(kept, CheckpointStore::Memory(_)) {
             return Ok(ended(&element, moved));
         }
         match &outcome {
@@ -138,7 +139,7 @@ pub(super) fn one_of(
         }
         // If the connections fail now, report the first error.
         let finished = links.finish(world, &mut element);
-        let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.leave(&element));
+        let left = links.timeline.take().map_or(Ok(()), |timeline| timeline.write(&element));
         outcome.and(finished).and(left)?;
         if me == Pe(0) {
             course.end_all(world, &places, &generation)?;
@@ -148,21 +149,21 @@ pub(super) fn one_of(
 }
 
 /// The error of an element that ended with the others for a change of their number that did not take place.
-const NOT_RENEWED: &str = "the elements have ended to continue as a different number of elements, but the command \
+const NOT_RESIZED: &str = "the elements have ended to continue as a different number of elements, but the command \
      that starts them does not: it has ended, or another element has failed";
 
-fn ended(element: &Element, moved_before: u64) -> Went {
-    Went::Ended { value: element.end().cloned().unwrap_or_default(), moved: moved_before + element.moved() }
+fn ended(element: &Element, moved_before: u64) -> ElementEnd {
+    ElementEnd::Ended { value: element.end().cloned().unwrap_or_default(), moved: moved_before + element.moved() }
 }
 
 /// An element's surroundings: its generation and the other elements.
 #[derive(Clone, Copy)]
-struct Now<'a> {
+struct Surroundings<'a> {
     /// The places of this generation.
-    places: &'a Places,
+    places: &'a ElementPlacement,
     /// The places that the element was given when it started.
-    all: &'a Places,
-    course: &'a Course,
+    all: &'a ElementPlacement,
+    course: &'a Membership,
     generation: &'a Generation,
 }
 
@@ -172,7 +173,7 @@ enum Outcome {
     /// Together with the program.
     Ended,
     /// The program continues with another number of elements.
-    Renewed,
+    Resized,
 }
 
 /// Makes the arrays of an element that is connected to all others, and runs it to its end.
@@ -180,12 +181,12 @@ fn run(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
-    kept: &mut Kept,
-    now: Now<'_>,
+    kept: &mut CheckpointStore,
+    now: Surroundings<'_>,
     renewed_at: &mut Option<(Instant, usize)>,
     program: &Program<'_>,
 ) -> Result<Outcome, Error> {
-    let Now { places, all, course, generation } = now;
+    let Surroundings { places, all, course, generation } = now;
     let clock = Rc::new(Cell::new(world.now()));
     let began = (Instant::now(), world.now());
     match world.is_simulated() {
@@ -198,7 +199,7 @@ fn run(
     if links.timeline.is_some() {
         element.name_entry_methods();
     }
-    let from = kept.from(world, links, (places, course), generation)?;
+    let from = kept.origin(world, links, (places, course), generation)?;
     if !matches!(from, Origin::Beginning) {
         element.set_restarted();
     }
@@ -235,8 +236,8 @@ fn drive(
     world: &mut dyn ProcessWorld,
     element: &mut Element,
     links: &mut Links,
-    kept: &mut Kept,
-    now: Now<'_>,
+    kept: &mut CheckpointStore,
+    now: Surroundings<'_>,
     on_step: impl Fn(&mut dyn ProcessWorld),
 ) -> Result<Outcome, Error> {
     let mut slice = Slice { steps: 1 };
@@ -252,17 +253,17 @@ fn drive(
         kept.run(world, links, element, (now.all, now.course), now.generation)?;
         // When a checkpoint is complete, it calls back or ends the element.
         let goes_on = element.waiting() > 0 || element.is_resized();
-        let ran = if goes_on && matches!(ran, Ran::All { .. }) { Ran::Enough } else { ran };
-        links.post(world, element)?;
+        let ran = if goes_on && matches!(ran, SliceResult::Drained { .. }) { SliceResult::More } else { ran };
+        links.send_all(world, element)?;
         let at = world.now();
         let until = match ran {
-            Ran::Ended => return Ok(Outcome::Ended),
-            Ran::Renewed => return Ok(Outcome::Renewed),
-            Ran::Enough => {
+            SliceResult::Ended => return Ok(Outcome::Ended),
+            SliceResult::Renewed => return Ok(Outcome::Resized),
+            SliceResult::More => {
                 active_at = at;
                 Some(Time(0))
             }
-            Ran::All { any } => {
+            SliceResult::Drained { any } => {
                 if any {
                     active_at = at;
                 }
@@ -287,11 +288,11 @@ fn drive(
 }
 
 /// The result of running some entry methods.
-enum Ran {
+enum SliceResult {
     /// More may be queued.
-    Enough,
+    More,
     /// The queue is empty; `any` is true if something has run before.
-    All {
+    Drained {
         any: bool,
     },
     Ended,
@@ -304,11 +305,11 @@ struct Slice {
 }
 
 impl Slice {
-    fn run(&mut self, element: &mut Element, mut timeline: Option<&mut Timeline>) -> Result<Ran, ChareError> {
+    fn run(&mut self, element: &mut Element, mut timeline: Option<&mut Timeline>) -> Result<SliceResult, ChareError> {
         let (is_measured, is_observed) = (element.is_measured(), element.is_measured() || timeline.is_some());
         let processor = if is_measured { processor_time() } else { Duration::ZERO };
         let began = Instant::now();
-        let (mut last, mut ran, mut is_whole) = (began, Ran::Enough, true);
+        let (mut last, mut ran, mut is_whole) = (began, SliceResult::More, true);
         let mut last_ns = if timeline.is_some() { monotonic_ns() } else { 0 };
         for step in 0..self.steps {
             match element.step()? {
@@ -324,11 +325,11 @@ impl Slice {
                 }
                 Step::Ran(_) => {}
                 Step::Idle => {
-                    ran = Ran::All { any: step > 0 };
+                    ran = SliceResult::Drained { any: step > 0 };
                     break;
                 }
-                Step::Ended => return Ok(Ran::Ended),
-                Step::Resized => return Ok(Ran::Renewed),
+                Step::Ended => return Ok(SliceResult::Ended),
+                Step::Resized => return Ok(SliceResult::Renewed),
             }
             if element.has_letters() && began.elapsed() >= LINGER {
                 is_whole = false;
@@ -340,7 +341,7 @@ impl Slice {
             let own = processor_time().saturating_sub(processor);
             element.settle((own.as_secs_f64() / (last - began).as_secs_f64()).min(1.0));
         }
-        if matches!(ran, Ran::Enough) && is_whole {
+        if matches!(ran, SliceResult::More) && is_whole {
             self.fit(began.elapsed());
         }
         Ok(ran)
@@ -356,13 +357,13 @@ impl Slice {
 }
 
 /// Runs one entry method and, in simulation, advances the time by its duration.
-fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result<Ran, Error> {
+fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result<SliceResult, Error> {
     let began = processor_time();
     let array = match element.step()? {
         Step::Ran(array) => array,
-        Step::Idle => return Ok(Ran::All { any: false }),
-        Step::Ended => return Ok(Ran::Ended),
-        Step::Resized => return Ok(Ran::Renewed),
+        Step::Idle => return Ok(SliceResult::Drained { any: false }),
+        Step::Ended => return Ok(SliceResult::Ended),
+        Step::Resized => return Ok(SliceResult::Renewed),
     };
     let taken = processor_time().saturating_sub(began);
     let at = world.now();
@@ -375,5 +376,5 @@ fn simulated_step(world: &mut dyn ProcessWorld, element: &mut Element) -> Result
     };
     element.charge_work(world.now().0 - at.0, flops);
     element.settle(1.0);
-    Ok(Ran::Enough)
+    Ok(SliceResult::More)
 }

@@ -18,13 +18,13 @@ use gridloom_chare::{BuddyMessage, ChareError, Element, Pe};
 use gridloom_process::filter::{FilterChain, FilterError};
 use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessWorld};
 
-use super::places::Places;
+use super::placement::ElementPlacement;
 use super::timeline::Timeline;
 use crate::Error;
 
-mod ways;
+mod connections;
 
-use ways::{GOODBYE, Ways};
+use connections::{Connections, GOODBYE};
 
 /// Type of the first message on a connection: the dialler's element, its epoch, and which of its connections this is.
 const HELLO: &str = "chares:element";
@@ -40,14 +40,14 @@ const RETRY_NS: u64 = 2 * MILLISECOND_NS;
 const OFFER_NS: u64 = MILLISECOND_NS;
 
 /// Something received from an element.
-enum Arrival {
+enum Received {
     Letter(Vec<u8>),
     Closed(String),
 }
 
 /// Parses the hello of a dialler: its element, its epoch, and which of its connections this is; `None` if it is not an
 /// element of this program.
-pub(super) fn early_of(letter: &ProcessMessage) -> Option<(Pe, u64, usize)> {
+pub(super) fn parse_hello(letter: &ProcessMessage) -> Option<(Pe, u64, usize)> {
     let hello = (&*letter.kind == HELLO).then(|| postcard::from_bytes::<(Pe, u64, u32)>(&letter.payload).ok());
     let (element, epoch, way) = hello.flatten()?;
     ((element.0 as usize) < PROCESSING_ELEMENTS_MAX).then_some((element, epoch, way as usize))
@@ -64,48 +64,48 @@ struct Backlog {
 pub(super) type Early = BTreeMap<PeerId, (Pe, u64, usize)>;
 
 pub(super) struct Links {
-    places: Places,
+    places: ElementPlacement,
     kind: Arc<str>,
     /// Connections by element; empty for this one.
-    ways: Vec<Ways>,
+    ways: Vec<Connections>,
     elements: BTreeMap<PeerId, Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
     /// By element: the filters between it and this one.
     chains: Vec<FilterChain>,
     /// Received items that no filter delays.
-    due: VecDeque<(Pe, Arrival)>,
+    due: VecDeque<(Pe, Received)>,
     /// Items that filters delay, ordered by due time and then by arrival.
-    held: BTreeMap<(Time, u64), (Pe, Arrival)>,
+    delayed: BTreeMap<(Time, u64), (Pe, Received)>,
     notes: VecDeque<(Pe, BuddyMessage)>,
     /// Number of losses, and of changes of the number of elements, before these connections were made.
     epoch: u64,
     /// Connections of a later epoch, which other elements have already begun.
     early: Early,
-    came: u64,
+    received_count: u64,
     /// The record of the element's activities, if a timeline is requested.
     pub(super) timeline: Option<Timeline>,
 }
 
 impl Links {
     /// Creates the links of that epoch, not yet connected. `early` has connections that other elements have already made.
-    pub(super) fn new(places: Places, epoch: u64, early: Early) -> Links {
+    pub(super) fn new(places: ElementPlacement, epoch: u64, early: Early) -> Links {
         let count = places.elements.len();
         let timeline = places.records.clone().map(|records| Timeline::new(records, count));
         let chains: Vec<FilterChain> = (0..count as u32).map(|number| places.chain(Pe(number))).collect();
         let mut links = Links {
             kind: RECORDS.into(),
-            ways: chains.iter().map(|chain| Ways::of(chain.connections())).collect(),
+            ways: chains.iter().map(|chain| Connections::of(chain.connections())).collect(),
             elements: BTreeMap::new(),
             backlogs: (0..count).map(|_| Backlog::default()).collect(),
             backlog_bytes: 0,
             chains,
             due: VecDeque::new(),
-            held: BTreeMap::new(),
+            delayed: BTreeMap::new(),
             notes: VecDeque::new(),
             epoch,
             early: Early::new(),
-            came: 0,
+            received_count: 0,
             timeline,
             places,
         };
@@ -154,8 +154,8 @@ impl Links {
     }
 
     fn has_letters(&self, from: Pe) -> bool {
-        let is_its = |(other, arrival): &(Pe, Arrival)| *other == from && matches!(arrival, Arrival::Letter(_));
-        self.due.iter().chain(self.held.values()).any(is_its)
+        let is_its = |(other, arrival): &(Pe, Received)| *other == from && matches!(arrival, Received::Letter(_));
+        self.due.iter().chain(self.delayed.values()).any(is_its)
     }
 
     /// Closes all connections before they are made again. Returns those of a later epoch that others have already made.
@@ -169,11 +169,11 @@ impl Links {
     /// # Errors
     /// If an element for which `may_close` is false has closed its connection.
     fn check_open(&self, may_close: impl Fn(Pe) -> bool) -> Result<(), ChareError> {
-        let closed = |(from, arrival): &(Pe, Arrival)| match arrival {
-            Arrival::Closed(why) if !may_close(*from) => Some(ChareError::Lost { element: *from, why: why.clone() }),
-            Arrival::Closed(_) | Arrival::Letter(_) => None,
+        let closed = |(from, arrival): &(Pe, Received)| match arrival {
+            Received::Closed(why) if !may_close(*from) => Some(ChareError::Lost { element: *from, why: why.clone() }),
+            Received::Closed(_) | Received::Letter(_) => None,
         };
-        self.due.iter().chain(self.held.values()).find_map(closed).map_or(Ok(()), Err)
+        self.due.iter().chain(self.delayed.values()).find_map(closed).map_or(Ok(()), Err)
     }
 
     fn dial(&self, world: &mut dyn ProcessWorld, element: Pe, until: Time) -> Result<PeerId, Error> {
@@ -210,12 +210,12 @@ impl Links {
                 return Ok(());
             }
             Incoming::Message { from, letter } if ways.stripes.is_some() && &*letter.kind == GOODBYE => {
-                ways.parts(from);
+                ways.on_goodbye(from);
                 return Ok(());
             }
             Incoming::Message { letter, .. } => letter.payload,
             Incoming::Closed { peer, why } => {
-                if let Some(why) = ways.closes(peer, why) {
+                if let Some(why) = ways.on_closed(peer, why) {
                     self.has_ended(world, element, why);
                 }
                 return Ok(());
@@ -239,7 +239,7 @@ impl Links {
             true => (payload, Time(0)),
             false => chain.receive(world.now(), payload)?,
         };
-        self.hold(element, due, Arrival::Letter(bytes));
+        self.hold(element, due, Received::Letter(bytes));
         Ok(())
     }
 
@@ -248,15 +248,15 @@ impl Links {
         let chain = &self.chains[element.0 as usize];
         // Filters may still delay batches that were sent before the end.
         let due = if chain.is_empty() { Time(0) } else { chain.closed(world.now()) };
-        self.hold(element, due, Arrival::Closed(why));
+        self.hold(element, due, Received::Closed(why));
     }
 
-    fn hold(&mut self, element: Pe, due: Time, arrival: Arrival) {
+    fn hold(&mut self, element: Pe, due: Time, arrival: Received) {
         if due == Time(0) {
             self.due.push_back((element, arrival));
         } else {
-            self.came += 1;
-            self.held.insert((due, self.came), (element, arrival));
+            self.received_count += 1;
+            self.delayed.insert((due, self.received_count), (element, arrival));
         }
     }
 
@@ -267,7 +267,7 @@ impl Links {
             self.early.remove(&peer);
             return Ok(());
         };
-        match early_of(&letter) {
+        match parse_hello(&letter) {
             Some((element, epoch, way)) if epoch == self.epoch && self.has_room(element, way) => {
                 self.join(element, way, peer);
             }
@@ -288,17 +288,17 @@ impl Links {
     /// # Errors
     /// If a batch is invalid, or an element is lost before the program has ended.
     pub(super) fn deliver(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
-        while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_held(world)) {
+        while let Some((from, arrival)) = self.due.pop_front().or_else(|| self.take_delayed(world)) {
             match arrival {
-                Arrival::Letter(bytes) => {
+                Received::Letter(bytes) => {
                     if let Some(timeline) = &mut self.timeline {
                         timeline.receives(from, bytes.len());
                     }
                     element.receive(from, &bytes)?;
                     world.return_buffer(bytes);
                 }
-                Arrival::Closed(_) if element.end().is_some() || element.is_resized() => {}
-                Arrival::Closed(why) => {
+                Received::Closed(_) if element.end().is_some() || element.is_resized() => {}
+                Received::Closed(why) => {
                     let place = format!("{why} (on host {})", self.places.host(from));
                     return Err(ChareError::Lost { element: from, why: place }.into());
                 }
@@ -308,13 +308,13 @@ impl Links {
     }
 
     /// Takes an item whose delay by a filter is over.
-    fn take_held(&mut self, world: &mut dyn ProcessWorld) -> Option<(Pe, Arrival)> {
-        let ((due, _), _) = self.held.first_key_value()?;
-        if *due > world.now() { None } else { self.held.pop_first().map(|(_, came)| came) }
+    fn take_delayed(&mut self, world: &mut dyn ProcessWorld) -> Option<(Pe, Received)> {
+        let ((due, _), _) = self.delayed.first_key_value()?;
+        if *due > world.now() { None } else { self.delayed.pop_first().map(|(_, came)| came) }
     }
 
     /// Sends the element's outgoing batches and the queued messages, as far as the connections accept them.
-    pub(super) fn post(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
+    pub(super) fn send_all(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
         self.offer_all(world)?;
         while let Some((to, mut payload)) = element.take_batch() {
             if let Some(timeline) = &mut self.timeline {
@@ -329,13 +329,19 @@ impl Links {
                 stripes.number(&mut payload);
             }
             let letter = ProcessMessage { kind: self.kind.clone(), payload };
-            self.put(world, to, letter, opens)?;
+            self.queue(world, to, letter, opens)?;
         }
         Ok(())
     }
 
     /// Sends a message after those already queued, and not before `opens`.
-    fn put(&mut self, world: &mut dyn ProcessWorld, to: Pe, letter: ProcessMessage, opens: Time) -> Result<(), Error> {
+    fn queue(
+        &mut self,
+        world: &mut dyn ProcessWorld,
+        to: Pe,
+        letter: ProcessMessage,
+        opens: Time,
+    ) -> Result<(), Error> {
         let backlog = &mut self.backlogs[to.0 as usize];
         let waits = !backlog.letters.is_empty();
         self.backlog_bytes += letter.payload.len();
@@ -344,14 +350,14 @@ impl Links {
     }
 
     /// Sends notes.
-    pub(super) fn tell_all(
+    pub(super) fn send_notes(
         &mut self,
         world: &mut dyn ProcessWorld,
         notes: Vec<(Pe, BuddyMessage)>,
     ) -> Result<(), Error> {
         for (to, note) in notes {
             let payload = postcard::to_allocvec(&note).expect("postcard into a vector fails for no such type");
-            self.put(world, to, ProcessMessage { kind: NOTES.into(), payload }, Time(0))?;
+            self.queue(world, to, ProcessMessage { kind: NOTES.into(), payload }, Time(0))?;
         }
         Ok(())
     }
@@ -422,7 +428,7 @@ impl Links {
     /// The time of the next action, if nothing arrives before.
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
         let due = self.due.front().map(|_| Time(0));
-        let held = self.held.first_key_value().map(|((due, _), _)| *due);
+        let held = self.delayed.first_key_value().map(|((due, _), _)| *due);
         due.or(held).into_iter().chain(self.next_offer(now)).min()
     }
 
@@ -435,7 +441,7 @@ impl Links {
 
     /// Called when the program has ended: waits until the connections have accepted all queued messages.
     pub(super) fn finish(&mut self, world: &mut dyn ProcessWorld, element: &mut Element) -> Result<(), Error> {
-        self.post(world, element)?;
+        self.send_all(world, element)?;
         for (to, backlog) in std::mem::take(&mut self.backlogs).into_iter().enumerate() {
             let ways = &mut self.ways[to];
             for (opens, letter) in backlog.letters {
@@ -448,7 +454,7 @@ impl Links {
                     Err(error) => return Err(error.into()),
                 }
             }
-            match ways.part(world) {
+            match ways.say_goodbye(world) {
                 Ok(()) | Err(ProcessError::Closed { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -19,16 +19,16 @@ use gridloom_chare::{Buddies, BuddyMessage, Element, Pe, RestartPoint};
 use gridloom_process::{ProcessError, ProcessWorld};
 
 use super::checkpoints::Origin;
-use super::epochs::{Epochs, Generation};
 use super::links::Links;
 use super::options::InMemory;
-use super::places::Places;
+use super::placement::ElementPlacement;
+use super::run_folder::{Generation, RunFolder};
 use crate::Error;
 
 /// An element's part in checkpoints in memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    epochs: Epochs,
+    epochs: RunFolder,
     every: u64,
     /// The epoch in which this memory began.
     since: u64,
@@ -40,7 +40,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Creates the memory of an element of that generation.
-    pub(super) fn new(kept: &InMemory, epochs: &Epochs, places: &Places, since: u64) -> Memory {
+    pub(super) fn new(kept: &InMemory, epochs: &RunFolder, places: &ElementPlacement, since: u64) -> Memory {
         let hosts: Vec<&str> = places.elements.iter().map(|(host, _)| host.as_str()).collect();
         let mut buddies = Buddies::new(places.me(), &hosts);
         let has_complete = epochs.has_complete(since);
@@ -70,7 +70,7 @@ impl Memory {
             return Ok(None);
         }
         let notes = self.buddies.start_agreement();
-        links.tell_all(world, notes)?;
+        links.send_notes(world, notes)?;
         loop {
             match self.buddies.agreed()? {
                 Some(RestartPoint::Beginning) => return Ok(None),
@@ -83,7 +83,7 @@ impl Memory {
     fn next_note(&mut self, world: &mut dyn ProcessWorld, links: &mut Links) -> Result<(), Error> {
         let (from, note) = links.next_note(world, |element| self.buddies.has_ended(element))?;
         let notes = self.buddies.handle(from, note);
-        links.tell_all(world, notes)
+        links.send_notes(world, notes)
     }
 
     /// Makes the first element request checkpoints.
@@ -104,7 +104,7 @@ impl Memory {
     ) -> Result<(), Error> {
         let shares = element.shares(self.buddies.part(from))?;
         let notes = self.buddies.share(shares);
-        links.tell_all(world, notes)?;
+        links.send_notes(world, notes)?;
         let shares = loop {
             match self.buddies.take_shares() {
                 Some(shares) => break shares,
@@ -115,7 +115,7 @@ impl Memory {
     }
 
     /// Logs that the elements have recovered from a loss, if there was one.
-    pub(super) fn tell_return(&mut self, element: &Element, generation: &Generation, from: &Origin) {
+    pub(super) fn log_recovery(&mut self, element: &Element, generation: &Generation, from: &Origin) {
         let lost_at = self.lost_at.take();
         if generation.epoch > self.since && element.me() == Pe(0) {
             let from = match from {
@@ -156,7 +156,7 @@ impl Memory {
             notes.extend(self.buddies.complete(number));
             element.resume();
         }
-        links.tell_all(world, notes)
+        links.send_notes(world, notes)
     }
 
     /// Called when the program has ended here. Waits until it has ended on all other elements, since they may still
@@ -170,9 +170,9 @@ impl Memory {
         links: &mut Links,
         element: &mut Element,
     ) -> Result<(), Error> {
-        links.post(world, element)?;
+        links.send_all(world, element)?;
         let notes = self.buddies.end();
-        links.tell_all(world, notes)?;
+        links.send_notes(world, notes)?;
         while !self.buddies.have_ended() {
             self.next_note(world, links)?;
         }

@@ -35,22 +35,21 @@
 //! # }
 //! ```
 
+mod checkpoint_store;
 mod checkpoints;
-mod course;
 mod drive;
-mod epochs;
 mod job;
-mod kept;
 mod links;
+mod membership;
 mod memory;
 mod options;
-mod places;
+mod placement;
 mod run;
+mod run_folder;
 mod timeline;
 mod trace;
 
 pub use checkpoints::CheckpointFolder;
-pub use epochs::{Epochs, Generation, Request, RunFile};
 pub use gridloom_chare::balance::{BALANCERS, Balancer, Load, Loads};
 pub use gridloom_chare::{
     ArrayId, AsyncContext, Callback, Channel, Chare, ChareError, ChareId, Codec, Combine, Context, Contribution,
@@ -59,8 +58,9 @@ pub use gridloom_chare::{
 };
 pub use gridloom_process::filter::{FILTERS, FilterKind, FilterSpec};
 pub use job::Job;
-pub use options::{Bounds, Changing, InMemory, Keep, Restart};
-pub use places::{ELEMENT_FUNCTION, Places};
+pub use options::{CheckpointOptions, ElementLimits, InMemory, Resizing, Restart};
+pub use placement::{ELEMENT_FUNCTION, ElementPlacement};
 pub use run::{Around, Ended, is_simulated, run, run_on};
+pub use run_folder::{Generation, ResizeRequest, RunDescription, RunFolder};
 pub use timeline::{Records, keep_record, monotonic_ns};
-pub use trace::{Lacks, write_elements};
+pub use trace::{TimelineGaps, write_element_trace};

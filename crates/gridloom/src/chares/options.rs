@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 /// The possible numbers of elements of a run, with the reasons for the limits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Bounds {
+pub struct ElementLimits {
     pub least: u32,
     pub most: u32,
     pub why_least: String,
     pub why_most: String,
 }
 
-impl Bounds {
+impl ElementLimits {
     /// Checks a number of elements.
     ///
     /// # Errors
@@ -29,14 +29,14 @@ impl Bounds {
 
 /// How the command and the elements communicate changes of the number of elements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Changing {
+pub struct Resizing {
     pub folder: String,
-    pub bounds: Bounds,
+    pub bounds: ElementLimits,
 }
 
 /// Where checkpoints are kept, and which of those that the program requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Keep {
+pub struct CheckpointOptions {
     pub folder: String,
     /// Keep one of this many requested checkpoints.
     pub every: u64,

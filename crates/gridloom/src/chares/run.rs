@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridloom_chare::{Element, Pe, Value};
 use gridloom_net::process::Gang;
 
-use super::course::Course;
-use super::drive::{Went, alone, one_of};
+use super::drive::{ElementEnd, alone, one_of};
 use super::job::Job;
-use super::places::{ELEMENT_FUNCTION, Places, check_connections};
+use super::membership::Membership;
+use super::placement::{ELEMENT_FUNCTION, ElementPlacement, check_connections};
 use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
 use crate::simulate::SimulateConfig;
 use crate::{Error, process};
@@ -66,37 +66,37 @@ pub fn run_on(
     if std::env::var_os(DEPLOY_VARIABLE).is_none() && !is_simulated()? {
         return Ok(Ended { value: alone(&make)?, is_first: true, ..Ended::default() });
     }
-    if let Some(config) = process::own_config()? {
+    if let Some(config) = process::config_from_environment()? {
         let own = std::iter::once(&config.spec).chain(&config.threads);
         let own = own.map(|spec| {
-            let places = Places::from_arguments(&spec.arguments).map_err(Error::Input)?;
-            Ok(places.in_generation(&Course::real(&places).first(&places)?))
+            let places = ElementPlacement::from_arguments(&spec.arguments).map_err(Error::Input)?;
+            Ok(places.in_generation(&Membership::real(&places).first(&places)?))
         });
-        check_connections(&own.collect::<Result<Vec<Places>, Error>>()?)?;
+        check_connections(&own.collect::<Result<Vec<ElementPlacement>, Error>>()?)?;
     }
     let ended = Arc::new(Mutex::new(Ended::default()));
     let (to_tell, make, shared) = (ended.clone(), Arc::new(make), Arc::default());
     let main: Main = Arc::new(move |process: Process| {
         let mut world = process.world;
-        let mut places = Places::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
+        let mut places = ElementPlacement::from_arguments(&world.spec().arguments).map_err(Error::Input)?;
         if let Some(gang) = Gang::of_environment().map_err(Error::Input)? {
             places = places.on_server(&gang).map_err(Error::Input)?;
         }
         let is_first = places.me() == Pe(0);
-        let mut went = Ok(Went::Left);
+        let mut went = Ok(ElementEnd::Left);
         let told_went = &mut went;
-        let course = Course::of(&places, &*world, &shared);
+        let course = Membership::of(&places, &*world, &shared);
         let make = make.clone();
         around(Box::new(move || *told_went = one_of(&mut *world, places, &course, &*make)));
         let went = went?;
         let mut told = to_tell.lock().unwrap_or_else(PoisonError::into_inner);
         match went {
-            Went::Ended { value, moved } => {
+            ElementEnd::Ended { value, moved } => {
                 let (is_first, moved) = (is_first || told.is_first, moved.max(told.moved));
                 *told = Ended { value, is_first, moved, has_left: false };
             }
             // In simulation the first element is in this process too, and it never leaves.
-            Went::Left => told.has_left = !told.is_first,
+            ElementEnd::Left => told.has_left = !told.is_first,
         }
         Ok(())
     });

@@ -33,11 +33,11 @@ pub struct Records {
 pub(crate) struct Event {
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
-    pub(crate) what: What,
+    pub(crate) what: Activity,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) enum What {
+pub(crate) enum Activity {
     Ran {
         array: u32,
         chare: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Record {
     pub(crate) chares: Vec<(u32, u32, String)>,
     /// Ordered by beginning.
     pub(crate) events: Vec<Event>,
-    pub(crate) left_out: u64,
+    pub(crate) dropped: u64,
 }
 
 /// Records the activities of an element.
@@ -81,7 +81,7 @@ pub(super) struct Timeline {
     events: Vec<Event>,
     left_out: u64,
     /// Number of batches to and from each element.
-    letters: Vec<[u32; 2]>,
+    batches: Vec<[u32; 2]>,
 }
 
 /// Reads the system's monotonic clock, nanoseconds.
@@ -92,10 +92,10 @@ pub fn monotonic_ns() -> u64 {
 
 impl Timeline {
     pub(super) fn new(records: Records, elements: usize) -> Timeline {
-        Timeline { records, events: Vec::new(), left_out: 0, letters: vec![[0; 2]; elements] }
+        Timeline { records, events: Vec::new(), left_out: 0, batches: vec![[0; 2]; elements] }
     }
 
-    fn add(&mut self, began_ns: u64, ended_ns: u64, what: What) {
+    fn add(&mut self, began_ns: u64, ended_ns: u64, what: Activity) {
         match self.events.len() < CHARE_EVENTS_MAX {
             true => self.events.push(Event { began_ns, ended_ns, what }),
             false => self.left_out += 1,
@@ -106,33 +106,33 @@ impl Timeline {
     pub(super) fn ran(&mut self, began_ns: u64, ran: Option<EntryMethodRun>) -> u64 {
         let now_ns = monotonic_ns();
         if let Some(EntryMethodRun { array, chare, method }) = ran {
-            self.add(began_ns, now_ns, What::Ran { array: array.0, chare, method });
+            self.add(began_ns, now_ns, Activity::Ran { array: array.0, chare, method });
         }
         now_ns
     }
 
     /// Records that the element has been idle since then.
     pub(super) fn idled(&mut self, began_ns: u64) {
-        self.add(began_ns, monotonic_ns(), What::Idle);
+        self.add(began_ns, monotonic_ns(), Activity::Idle);
     }
 
     pub(super) fn sends(&mut self, to: Pe, bytes: usize) {
         let now_ns = monotonic_ns();
-        let number = next(&mut self.letters[to.0 as usize][0]);
-        self.add(now_ns, now_ns, What::Sent { to: to.0, number, bytes: bytes as u32 });
+        let number = next(&mut self.batches[to.0 as usize][0]);
+        self.add(now_ns, now_ns, Activity::Sent { to: to.0, number, bytes: bytes as u32 });
     }
 
     pub(super) fn receives(&mut self, from: Pe, bytes: usize) {
         let now_ns = monotonic_ns();
-        let number = next(&mut self.letters[from.0 as usize][1]);
-        self.add(now_ns, now_ns, What::Came { from: from.0, number, bytes: bytes as u32 });
+        let number = next(&mut self.batches[from.0 as usize][1]);
+        self.add(now_ns, now_ns, Activity::Came { from: from.0, number, bytes: bytes as u32 });
     }
 
     /// Writes the element's record to its folder.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn leave(self, element: &Element) -> Result<(), Error> {
+    pub(super) fn write(self, element: &Element) -> Result<(), Error> {
         let Timeline { records, mut events, left_out, .. } = self;
         let in_folder = (path_of(Path::new(&records.folder), records.run, element.me().0), 0);
         let (path, shift_ns) = records.own.unwrap_or(in_folder);
@@ -141,8 +141,8 @@ impl Timeline {
             event.ended_ns = event.ended_ns.saturating_add_signed(shift_ns);
         }
         let ran = events.iter().filter_map(|event| match event.what {
-            What::Ran { array, chare, .. } => Some((array, chare)),
-            What::Idle | What::Sent { .. } | What::Came { .. } => None,
+            Activity::Ran { array, chare, .. } => Some((array, chare)),
+            Activity::Idle | Activity::Sent { .. } | Activity::Came { .. } => None,
         });
         let ran: BTreeSet<(u32, u32)> = ran.collect();
         let array = gridloom_chare::ArrayId;
@@ -157,7 +157,7 @@ impl Timeline {
             methods: element.entry_methods().to_vec(),
             chares: ran.into_iter().map(index).collect(),
             events,
-            left_out,
+            dropped: left_out,
         };
         let bytes = postcard::to_allocvec(&record).expect("postcard into a vector fails for no such type");
         write(&path, &bytes)

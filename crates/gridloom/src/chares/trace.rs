@@ -8,13 +8,13 @@ use std::path::Path;
 
 use gridloom_base::Time;
 
-use super::timeline::{Event, Record, What, record_of};
+use super::timeline::{Activity, Event, Record, record_of};
 use crate::Error;
 use crate::trace::{Arrow, Details, Format, Label, Track, format_of};
 
 /// Gaps in a timeline.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lacks {
+pub struct TimelineGaps {
     /// Run and number of each element that left no record because it was killed.
     pub elements: Vec<(u32, u32)>,
     /// Number of events that the elements dropped because their buffers were full.
@@ -26,14 +26,14 @@ pub struct Lacks {
 ///
 /// # Errors
 /// If a file cannot be read or written.
-pub fn write_elements(file: &Path, folder: &Path, elements: &[u32], began_ns: u64) -> Result<Lacks, Error> {
-    let mut lacks = Lacks::default();
+pub fn write_element_trace(file: &Path, folder: &Path, elements: &[u32], began_ns: u64) -> Result<TimelineGaps, Error> {
+    let mut lacks = TimelineGaps::default();
     let mut records = Vec::new();
     let all = (0..).zip(elements).flat_map(|(run, count)| (0..*count).map(move |element| (run, element)));
     for (run, element) in all {
         match record_of(folder, run, element)? {
             Some(record) => {
-                lacks.events += record.left_out;
+                lacks.events += record.dropped;
                 records.push(record);
             }
             None => lacks.elements.push((run, element)),
@@ -64,7 +64,7 @@ fn write(out: &mut dyn Write, format: &mut dyn Format, records: &[Record], began
     for (of, record) in records.iter().enumerate() {
         for (number, event) in record.events.iter().enumerate() {
             ends.push((event.began_ns, of, number, false));
-            if matches!(event.what, What::Ran { .. } | What::Idle) {
+            if matches!(event.what, Activity::Ran { .. } | Activity::Idle) {
                 ends.push((event.ended_ns, of, number, true));
             }
         }
@@ -86,21 +86,21 @@ fn begin(out: &mut dyn Write, format: &mut dyn Format, at: Time, record: &Record
     let (tracks, me, run) = (Tracks::of(record.element), record.element, record.run);
     let mut details = Details::new();
     match event.what {
-        What::Idle => format.begin(out, at, tracks.runs, "idle", &details),
-        What::Ran { array, chare, method } => {
+        Activity::Idle => format.begin(out, at, tracks.runs, "idle", &details),
+        Activity::Ran { array, chare, method } => {
             let name = format!("{}.{}", record.arrays[array as usize], record.methods[method as usize]);
             let found = record.chares.binary_search_by_key(&(array, chare), |(array, chare, _)| (*array, *chare));
             let index = &record.chares[found.expect("the chares that ran have an index")].2;
             details.insert("chare".into(), index.clone().into());
             format.begin(out, at, tracks.runs, &name, &details)
         }
-        What::Sent { to, number, bytes } => {
+        Activity::Sent { to, number, bytes } => {
             details.insert("to".into(), format!("element {to}").into());
             details.insert("bytes".into(), bytes.into());
             let key = format!("r{run}.{me}.{to}.{number}");
             format.arrow(out, at, tracks.letters, Arrow::Leaves, &Label { key: &key, name: "chares", details })
         }
-        What::Came { from, number, bytes } => {
+        Activity::Came { from, number, bytes } => {
             details.insert("from".into(), format!("element {from}").into());
             details.insert("bytes".into(), bytes.into());
             let key = format!("r{run}.{from}.{me}.{number}");

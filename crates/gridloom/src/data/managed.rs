@@ -5,15 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{DataError, Datum, Description, Kind, Mode, Places, Uri};
+use super::{DataError, DataPlaces, Datum, Description, Kind, Mode, Uri};
 
-pub(super) struct Managed {
+pub(super) struct DescribedDatum {
     description: Description,
-    done: Mutex<Done>,
+    done: Mutex<ManagedState>,
 }
 
 #[derive(Default)]
-struct Done {
+struct ManagedState {
     /// Items of a container.
     items: Vec<Option<Arc<Datum>>>,
     /// Transfers begun and not yet waited for.
@@ -27,17 +27,17 @@ struct Done {
 /// A transfer with its input already read; has the places to write when it is waited for.
 type Transfer = Result<Vec<(Uri, Mode)>, DataError>;
 
-impl Managed {
-    pub(super) fn new(description: Description) -> Managed {
-        let done = Done { items: vec![None; description.places()], ..Done::default() };
-        Managed { description, done: Mutex::new(done) }
+impl DescribedDatum {
+    pub(super) fn new(description: Description) -> DescribedDatum {
+        let done = ManagedState { items: vec![None; description.places()], ..ManagedState::default() };
+        DescribedDatum { description, done: Mutex::new(done) }
     }
 
     pub(super) fn description(&self) -> &Description {
         &self.description
     }
 
-    fn done(&self) -> MutexGuard<'_, Done> {
+    fn done(&self) -> MutexGuard<'_, ManagedState> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,7 +126,7 @@ impl Datum {
     /// If the datum was not described.
     pub fn begin_transfer(
         &self,
-        places: &Places<'_>,
+        places: &DataPlaces<'_>,
         inputs: &[Uri],
         outputs: Vec<(Uri, Mode)>,
     ) -> Result<(), DataError> {
@@ -140,7 +140,7 @@ impl Datum {
     ///
     /// # Errors
     /// If a value could not be read, or cannot be written.
-    pub fn end_transfers(&self, places: &Places<'_>) -> Result<(), DataError> {
+    pub fn end_transfers(&self, places: &DataPlaces<'_>) -> Result<(), DataError> {
         let transfers = std::mem::take(&mut self.as_managed()?.done().transfers);
         transfers.into_iter().try_for_each(|outputs| self.write(places, &outputs?))
     }
@@ -150,13 +150,13 @@ impl Datum {
     ///
     /// # Errors
     /// The first deletion that failed; the others are still done.
-    pub fn delete(&self, places: &Places<'_>, at: Option<&[Uri]>) -> Result<(), DataError> {
+    pub fn delete(&self, places: &DataPlaces<'_>, at: Option<&[Uri]>) -> Result<(), DataError> {
         let managed = self.as_managed()?;
         let is_named = |uri: &Uri| at.is_none_or(|at| at.contains(uri));
         let files = managed.take_server_files(is_named);
         let files = files.iter().map(|(server, path)| places.delete_file(server, path));
         let stores = at.into_iter().flatten().filter_map(|uri| match uri {
-            Uri::Store(server) => Some(self.give_up_at(places, server)),
+            Uri::Store(server) => Some(self.release_at(places, server)),
             _ => None,
         });
         let there: Vec<Result<(), DataError>> = files.chain(stores).collect();

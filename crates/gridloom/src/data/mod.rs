@@ -21,7 +21,7 @@ mod new_file;
 mod places;
 mod saved;
 mod server_files;
-mod ties;
+mod single_copy;
 mod view;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,11 +34,11 @@ use gridloom_net::payload::Payload;
 
 use crate::{Arg, Handle, Submitted, Value};
 pub use error::DataError;
-use managed::Managed;
-pub use new_file::NewFile;
-pub use places::{Memory, NoMemory, Places, servers_named};
-pub use ties::{Ties, Use};
-pub use view::is_as_made;
+use managed::DescribedDatum;
+pub use new_file::PendingFile;
+pub use places::{DataPlaces, Memory, NoMemory, servers_named};
+pub use single_copy::{Argument, SingleCopyData};
+pub use view::reads_same_elements;
 
 /// A datum of the program, which may be stored anywhere.
 pub struct Datum {
@@ -46,7 +46,7 @@ pub struct Datum {
     number: u64,
     /// Empty if it has none.
     name: String,
-    managed: Option<Managed>,
+    managed: Option<DescribedDatum>,
     content: Mutex<Content>,
     /// Copies on servers, besides the place where it was made.
     copies: Mutex<PlacedCopies>,
@@ -76,10 +76,10 @@ impl Datum {
 
     /// Creates a datum with a description; it has no value until a call needs it.
     pub fn managed(description: Description) -> Arc<Datum> {
-        Arc::new(Datum::with("", Some(Managed::new(description))))
+        Arc::new(Datum::with("", Some(DescribedDatum::new(description))))
     }
 
-    fn with(name: &str, managed: Option<Managed>) -> Datum {
+    fn with(name: &str, managed: Option<DescribedDatum>) -> Datum {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (content, copies) = (Mutex::new(Content::Nothing), Mutex::default());
@@ -98,10 +98,10 @@ impl Datum {
 
     /// The program's description of it, if there is one.
     pub fn description(&self) -> Option<&Description> {
-        self.managed.as_ref().map(Managed::description)
+        self.managed.as_ref().map(DescribedDatum::description)
     }
 
-    fn as_managed(&self) -> Result<&Managed, DataError> {
+    fn as_managed(&self) -> Result<&DescribedDatum, DataError> {
         self.managed.as_ref().ok_or_else(|| DataError::Invalid(format!("{self} was not described")))
     }
 

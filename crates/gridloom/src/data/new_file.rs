@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::DataError;
 
 /// A file written under a temporary name beside its path. Dropping it before [`NewFile::place`] removes it.
-pub struct NewFile {
+pub struct PendingFile {
     /// The temporary path; `None` if the file was written in place: a device or a pipe, which renaming would replace.
     beside: Option<PathBuf>,
     path: PathBuf,
 }
 
-impl NewFile {
+impl PendingFile {
     /// Writes the content of a result; errors name the result.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn write(result: &str, path: &Path, bytes: &[u8]) -> Result<NewFile, DataError> {
+    pub fn write(result: &str, path: &Path, bytes: &[u8]) -> Result<PendingFile, DataError> {
         let failed = |error: io::Error| unwritable(result, path, &error);
         // A symbolic link stays one: its target is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -27,11 +27,11 @@ impl NewFile {
         if old.as_ref().is_some_and(|old| !old.is_file()) {
             let mut file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
             file.write_all(bytes).map_err(failed)?;
-            return Ok(NewFile { beside: None, path });
+            return Ok(PendingFile { beside: None, path });
         }
-        let beside = beside(&path);
+        let beside = temporary_path(&path);
         let mut file = File::create_new(&beside).map_err(failed)?;
-        let new = NewFile { beside: Some(beside), path: path.clone() };
+        let new = PendingFile { beside: Some(beside), path: path.clone() };
         if let Some(old) = old {
             file.set_permissions(old.permissions()).map_err(failed)?;
         }
@@ -51,7 +51,7 @@ impl NewFile {
     }
 }
 
-impl Drop for NewFile {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         if let Some(beside) = &self.beside {
             let _ = fs::remove_file(beside);
@@ -60,7 +60,7 @@ impl Drop for NewFile {
 }
 
 /// Returns a unique temporary path.
-fn beside(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".gridloom-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -82,20 +82,22 @@ mod tests {
         let (path, link) = (folder.join("result"), folder.join("link"));
         fs::write(&path, "old").unwrap();
         std::os::unix::fs::symlink("result", &link).unwrap();
-        drop(NewFile::write("r", &link, b"never").unwrap());
+        drop(PendingFile::write("r", &link, b"never").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        NewFile::write("r", &link, b"new").unwrap().place("r").unwrap();
+        PendingFile::write("r", &link, b"new").unwrap().place("r").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left beside");
         fs::remove_dir_all(&folder).unwrap();
-        NewFile::write("r", Path::new("/dev/null"), b"x").unwrap().place("r").unwrap();
+        PendingFile::write("r", Path::new("/dev/null"), b"x").unwrap().place("r").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
 
     #[test]
     fn the_path_is_told_if_it_cannot_be_written() {
-        let Err(failed) = NewFile::write("hits", Path::new("/nowhere/hits"), b"x") else { panic!("it was written") };
+        let Err(failed) = PendingFile::write("hits", Path::new("/nowhere/hits"), b"x") else {
+            panic!("it was written")
+        };
         assert!(failed.to_string().contains("'/nowhere/hits'") && failed.to_string().contains("'hits'"), "{failed}");
     }
 }

@@ -11,12 +11,12 @@ use gridloom_base::{Dtype, Meta, NodeId};
 use gridloom_net::payload::Payload;
 use gridloom_perf::{ServerView, host_of};
 
-use super::{Content, DataError, Datum, Description, Kind, Mode, NewFile, Uri};
+use super::{Content, DataError, Datum, Description, Kind, Mode, PendingFile, Uri};
 use crate::{Arg, Grid, Handle, Value};
 
 /// The places where a program's data can be.
 #[derive(Clone)]
-pub struct Places<'a> {
+pub struct DataPlaces<'a> {
     pub grid: &'a Grid,
     /// Addresses of servers, by names that the program has assigned; a server's own name needs no entry.
     pub server_names: Arc<BTreeMap<String, String>>,
@@ -111,7 +111,7 @@ fn addresses_of(host: &str) -> Vec<IpAddr> {
 /// Maximum number of servers that an error lists.
 const NAMES_MAX: usize = 8;
 
-impl Places<'_> {
+impl DataPlaces<'_> {
     /// Returns the server that a URI names: its node and its own name.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Datum {
     ///
     /// # Errors
     /// The error of the first place, if no place has it.
-    pub fn fill(&self, places: &Places<'_>, inputs: &[Uri]) -> Result<(), DataError> {
+    pub fn fill(&self, places: &DataPlaces<'_>, inputs: &[Uri]) -> Result<(), DataError> {
         let description = self.as_managed()?.description();
         let inputs = match (inputs.is_empty(), self.content()) {
             (true, Content::Put(_) | Content::Made { .. }) => return Ok(()),
@@ -180,7 +180,7 @@ impl Datum {
     ///
     /// # Errors
     /// If it has no value, or a place does not accept it.
-    pub fn write(&self, places: &Places<'_>, outputs: &[(Uri, Mode)]) -> Result<(), DataError> {
+    pub fn write(&self, places: &DataPlaces<'_>, outputs: &[(Uri, Mode)]) -> Result<(), DataError> {
         let managed = self.as_managed()?;
         if outputs.iter().any(|(uri, _)| uri.is_at_client()) {
             if let Some(bytes) = self.bytes()? {
@@ -191,12 +191,12 @@ impl Datum {
                 (managed.description().single(), self.content())
             {
                 // The local copy was fetched only for this.
-                result.give_up(None);
+                result.release_copy(None);
             }
         }
         for (uri, mode) in outputs {
             match uri {
-                Uri::Store(server) => self.keep_at(places, server, mode.is_kept())?,
+                Uri::Store(server) => self.copy_to_store(places, server, mode.is_kept())?,
                 Uri::ServerFile(server, path) => places.write_file(self, server, path)?,
                 Uri::Grid | Uri::Key(_) | Uri::Address(_) | Uri::File(_) => {}
             }
@@ -208,16 +208,16 @@ impl Datum {
     ///
     /// # Errors
     /// If it has no value, or a place does not accept it.
-    pub fn write_outputs(&self, places: &Places<'_>) -> Result<(), DataError> {
+    pub fn write_outputs(&self, places: &DataPlaces<'_>) -> Result<(), DataError> {
         self.description().map_or(Ok(()), |description| self.write(places, description.outputs()))
     }
 
-    fn write_here(&self, places: &Places<'_>, uri: &Uri, bytes: &[u8]) -> Result<(), DataError> {
+    fn write_here(&self, places: &DataPlaces<'_>, uri: &Uri, bytes: &[u8]) -> Result<(), DataError> {
         let managed = self.as_managed()?;
         let failed = |why: String| DataError::Unwritable(format!("cannot write '{uri}': {why}"));
         if let Uri::File(path) = uri {
             let name = uri.to_string();
-            NewFile::write(&name, path, bytes)?.place(&name)?;
+            PendingFile::write(&name, path, bytes)?.place(&name)?;
             managed.note_file(path);
             return Ok(());
         }
@@ -230,7 +230,7 @@ impl Datum {
     }
 
     /// Copies its value to a server's store, and waits until it is there.
-    fn keep_at(&self, places: &Places<'_>, server: &str, is_kept: bool) -> Result<(), DataError> {
+    fn copy_to_store(&self, places: &DataPlaces<'_>, server: &str, is_kept: bool) -> Result<(), DataError> {
         let (node, name) = places.server(server)?;
         let single = self.description().and_then(Description::single);
         let result = self.handle(places.grid)?;
@@ -245,13 +245,13 @@ impl Datum {
         result.place(node, is_kept)?.wait().map_err(|error| DataError::no_value(error, self))?;
         self.copies().add(node, name, single.is_some());
         if single.is_some() {
-            result.give_up(None);
+            result.release_copy(None);
         }
         Ok(())
     }
 
     /// Releases the copy at that server, or its value if it is stored nowhere else.
-    pub(super) fn give_up_at(&self, places: &Places<'_>, server: &str) -> Result<(), DataError> {
+    pub(super) fn release_at(&self, places: &DataPlaces<'_>, server: &str) -> Result<(), DataError> {
         let (node, name) = places.server(server)?;
         let all = self.status().1;
         if !all.contains(&name) {
@@ -260,7 +260,7 @@ impl Datum {
         if all.len() == 1 {
             self.clear();
         } else if let Content::Made { result, .. } = self.content() {
-            result.give_up(Some(node));
+            result.release_copy(Some(node));
             self.copies().remove(node);
         }
         Ok(())
@@ -302,7 +302,13 @@ impl Datum {
     ///
     /// # Errors
     /// If it cannot be read, or has another size.
-    pub fn argument(&self, places: &Places<'_>, function: &str, argument: &str, meta: &Meta) -> Result<Arg, DataError> {
+    pub fn argument(
+        &self,
+        places: &DataPlaces<'_>,
+        function: &str,
+        argument: &str,
+        meta: &Meta,
+    ) -> Result<Arg, DataError> {
         if self.description().is_some() {
             self.fill(places, &[])?;
             if self.is_strictly_volatile() {
@@ -318,10 +324,10 @@ impl Datum {
 
     /// Called when a call has its own reference to the value. Later calls get no reference to a strictly volatile
     /// datum, and a local copy that was made for reading with another description is released.
-    pub(super) fn give_up_after_read(&self) {
+    pub(super) fn release_after_read(&self) {
         match self.content() {
             Content::Made { result, .. } if self.is_strictly_volatile() => result.erase(),
-            Content::Made { result, .. } => result.give_up(None),
+            Content::Made { result, .. } => result.release_copy(None),
             Content::Nothing | Content::Put(_) => {}
         }
         if self.is_strictly_volatile() {
@@ -330,12 +336,12 @@ impl Datum {
     }
 
     /// Moves it to the only server that may have it, if there is one, before a call reads it.
-    pub(super) fn settle(&self, places: &Places<'_>) -> Result<(), DataError> {
+    pub(super) fn move_to_only_store(&self, places: &DataPlaces<'_>) -> Result<(), DataError> {
         let Some(server) = self.description().and_then(Description::only_store) else { return Ok(()) };
         self.fill(places, &[])?;
         match self.content() {
             Content::Made { call: Some(_), .. } => Ok(()),
-            _ => self.keep_at(places, server, true),
+            _ => self.copy_to_store(places, server, true),
         }
     }
 }

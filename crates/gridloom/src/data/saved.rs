@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use gridloom_net::payload::Payload;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Datum, Description, Kind, Mode, Places, Uri};
+use super::{DataError, DataPlaces, Datum, Description, Kind, Mode, Uri};
 use crate::Error;
 
 /// Maximum size of a saved description in memory.
@@ -36,7 +36,7 @@ impl Datum {
     ///
     /// # Errors
     /// If it has no description, or the place does not accept the text.
-    pub fn save(&self, places: &Places<'_>, to: Uri) -> Result<(), DataError> {
+    pub fn save(&self, places: &DataPlaces<'_>, to: Uri) -> Result<(), DataError> {
         let text = toml::to_string(&self.saved()?).map_err(|error| Error::Usage(error.to_string()))?;
         let is_memory = !matches!(to, Uri::File(_) | Uri::ServerFile(..));
         if is_memory && text.len() >= SAVED_BYTES_MAX {
@@ -55,7 +55,7 @@ impl Datum {
     /// # Errors
     /// If the place cannot be read, or has no description.
     pub fn load(
-        places: &Places<'_>,
+        places: &DataPlaces<'_>,
         from: &Uri,
         numbered: impl FnOnce(u64) -> Option<Arc<Datum>>,
     ) -> Result<Arc<Datum>, DataError> {

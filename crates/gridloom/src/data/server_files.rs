@@ -4,10 +4,10 @@
 use gridloom_base::{Dtype, Meta, NodeId};
 use rustix::io::Errno;
 
-use super::{DataError, Datum, Places, Uri};
+use super::{DataError, DataPlaces, Datum, Uri};
 use crate::Function;
 
-impl Places<'_> {
+impl DataPlaces<'_> {
     /// Makes a server read one of its files: the datum is then stored on that server.
     pub(super) fn read_file(&self, datum: &Datum, server: &str, path: &str) -> Result<(), DataError> {
         let uri = Uri::ServerFile(server.into(), path.into());
@@ -18,7 +18,7 @@ impl Places<'_> {
         description.check_size(&uri, size_bytes)?;
         let (dtype, count) = description.elements(size_bytes);
         let read = self.file_function("read", Some(dtype), &name)?;
-        let call = read.submit_kept(Some(node), (path, count as i64), &[])?;
+        let call = read.submit_remote(Some(node), (path, count as i64), &[])?;
         call.wait().map_err(|error| DataError::no_value(error, &uri))?;
         let code = call.results()[1].get()?;
         checked(&uri, code.payload().map_or(0, |payload| int(payload.bytes())))?;
@@ -34,7 +34,7 @@ impl Places<'_> {
         let write = self.file_function("write", Some(dtype), &name)?;
         let meta = Meta::array(dtype, &[count]);
         let content = datum.read(write.name(), "content", &meta)?;
-        let call = write.submit_kept(Some(node), (path, count as i64, content), &[])?;
+        let call = write.submit_remote(Some(node), (path, count as i64, content), &[])?;
         call.wait().map_err(|error| DataError::no_value(error, datum))?;
         let code = call.results()[0].get()?;
         checked(&uri, code.payload().map_or(0, |payload| int(payload.bytes())))?;

@@ -189,7 +189,7 @@ impl File {
             graph.call_as(call, args, named)?;
         }
         for wanted in &self.wanted {
-            graph.want(&GraphRef::named(wanted))?;
+            graph.want_result(&GraphRef::named(wanted))?;
         }
         Ok(graph)
     }

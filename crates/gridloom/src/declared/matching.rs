@@ -15,16 +15,16 @@ use gridloom_base::{DatumId, GroupId, Meta, NodeId};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_idl::Signature;
 
-use self::again::Again;
-pub(crate) use self::again::Left;
-use super::resolve::{Resolved, is_alike};
+pub(crate) use self::again::RemainingCalls;
+use self::again::Remapping;
+use super::resolve::{ResolvedGraph, same_type_and_shape};
 use crate::difference::Difference;
 use crate::launch::{PlannedCall, ValueKey};
 use crate::plan::PlanRecord;
 use crate::{Error, Value};
 
 /// The result of matching a call.
-pub(crate) enum Verdict {
+pub(crate) enum MatchResult {
     /// It is that declared call.
     Fits(usize),
     /// It is not a declared call, but may replace one.
@@ -33,10 +33,10 @@ pub(crate) enum Verdict {
 
 /// A declared group while its calls are made: matches each call with a declared one, and with its place in the plan.
 pub(crate) struct Matching {
-    resolved: Resolved,
+    resolved: ResolvedGraph,
     plan: PlanRecord,
-    places: Places,
-    again: Again,
+    places: PlannedPlaces,
+    again: Remapping,
     /// Calls of each function that were not made yet, in order.
     open: BTreeMap<String, BTreeSet<usize>>,
     /// The passed datum of each declared input; `described` is the inverse.
@@ -44,7 +44,7 @@ pub(crate) struct Matching {
     described: BTreeMap<DatumId, DatumId>,
     /// Data that earlier calls have sent to, or made at, a server.
     has: BTreeSet<(DatumId, NodeId)>,
-    came: usize,
+    calls_made: usize,
     differences: Vec<Difference>,
     pub(crate) is_strict: bool,
     /// Values of the program that calls read, by identity of their bytes: kept until the end, so that each is sent once.
@@ -54,14 +54,14 @@ pub(crate) struct Matching {
 }
 
 /// Why a call does not match a declared one.
-struct Misfit {
+struct Mismatch {
     /// True if it reads other results: it may be a different call altogether.
     reads_others: bool,
     why: String,
 }
 
 /// Places of declared calls and data in a plan.
-struct Places {
+struct PlannedPlaces {
     /// Server of each call.
     servers: Vec<NodeId>,
     server_names: BTreeMap<NodeId, String>,
@@ -69,14 +69,14 @@ struct Places {
     sources: BTreeMap<(DatumId, NodeId), NodeId>,
 }
 
-impl Places {
-    fn new(resolved: &Resolved, plan: &PlanRecord) -> Result<Places, Error> {
+impl PlannedPlaces {
+    fn new(resolved: &ResolvedGraph, plan: &PlanRecord) -> Result<PlannedPlaces, Error> {
         let data = resolved.data.keys().copied();
-        Places::of(resolved.group.id.client, data, plan)
+        PlannedPlaces::of(resolved.group.id.client, data, plan)
     }
 
     /// Returns the places of a plan with those data, for that client.
-    fn of(client: NodeId, data: impl Iterator<Item = DatumId>, plan: &PlanRecord) -> Result<Places, Error> {
+    fn of(client: NodeId, data: impl Iterator<Item = DatumId>, plan: &PlanRecord) -> Result<PlannedPlaces, Error> {
         let unknown = || Error::Input("the agent did not send the basis of the declared graph's plan".into());
         let basis = plan.basis.clone().ok_or_else(unknown)?;
         let mut nodes: BTreeMap<&str, NodeId> =
@@ -94,7 +94,7 @@ impl Places {
                 sources.entry((*datum, to)).or_insert(from);
             }
         }
-        Ok(Places { servers, server_names, sources })
+        Ok(PlannedPlaces { servers, server_names, sources })
     }
 }
 
@@ -103,8 +103,8 @@ impl Matching {
     ///
     /// # Errors
     /// If the plan has no basis.
-    pub(crate) fn new(resolved: Resolved, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
-        let places = Places::new(&resolved, &plan)?;
+    pub(crate) fn new(resolved: ResolvedGraph, plan: PlanRecord, is_strict: bool) -> Result<Matching, Error> {
+        let places = PlannedPlaces::new(&resolved, &plan)?;
         let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
         for (number, task) in resolved.group.tasks.iter().enumerate() {
             open.entry(task.name().to_string()).or_default().insert(number);
@@ -116,12 +116,12 @@ impl Matching {
             described: real.clone(),
             real,
             resolved,
-            again: Again::default(),
+            again: Remapping::default(),
             plan,
             places,
             open,
             has: BTreeSet::new(),
-            came: 0,
+            calls_made: 0,
             differences: Vec::new(),
             is_strict,
             values: BTreeMap::new(),
@@ -161,14 +161,19 @@ impl Matching {
     }
 
     /// Matches a call, without changing anything.
-    pub(crate) fn judge(&self, task: &Task, signature: &Signature, meta: &dyn Fn(DatumId) -> Option<Meta>) -> Verdict {
+    pub(crate) fn match_call(
+        &self,
+        task: &Task,
+        signature: &Signature,
+        meta: &dyn Fn(DatumId) -> Option<Meta>,
+    ) -> MatchResult {
         let none = BTreeSet::new();
         let open = self.open.get(task.name()).unwrap_or(&none);
         // The first call that it could be meant for, and the first one at all.
         let (mut meant, mut first) = (None, None);
         for number in open {
             match self.fits(*number, task, signature, meta) {
-                Ok(()) => return Verdict::Fits(*number),
+                Ok(()) => return MatchResult::Fits(*number),
                 Err(misfit) if misfit.reads_others => first = first.or(Some((*number, misfit.why))),
                 Err(misfit) => meant = meant.or(Some((*number, misfit.why))),
             }
@@ -178,9 +183,9 @@ impl Matching {
             Some((number, why)) => (Some(self.resolved.names[number].clone()), why),
             None => (None, self.unexpected(task)),
         };
-        let call = Some(self.came + 1);
+        let call = Some(self.calls_made + 1);
         let difference = Difference { call, function: task.name().to_string(), described, why };
-        Verdict::Differs { difference, stands_for }
+        MatchResult::Differs { difference, stands_for }
     }
 
     /// Returns why no call of that function is expected.
@@ -201,7 +206,7 @@ impl Matching {
         task: &Task,
         signature: &Signature,
         meta: &dyn Fn(DatumId) -> Option<Meta>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Mismatch> {
         let expected = &self.resolved.group.tasks[number];
         let inputs: Vec<&str> =
             signature.params.iter().filter(|param| param.is_input()).map(|param| param.name.as_str()).collect();
@@ -216,7 +221,7 @@ impl Matching {
             let is = |what: String, reads_others: bool| {
                 let kind = if datum.is_result { "the result" } else { "input" };
                 let why = format!("argument '{argument}' is {what}, but was declared as {kind} '{}'", datum.name);
-                Err(Misfit { reads_others, why })
+                Err(Mismatch { reads_others, why })
             };
             let known_as = match self.resolved.data.get(came).filter(|known| known.is_result) {
                 Some(known) => Some(format!("the result '{}'", known.name)),
@@ -240,17 +245,17 @@ impl Matching {
             if let Some(known) = known_as {
                 return is(known, true);
             }
-            if let Some(meta) = meta(*came).filter(|meta| !is_alike(meta, &datum.meta)) {
+            if let Some(meta) = meta(*came).filter(|meta| !same_type_and_shape(meta, &datum.meta)) {
                 let (name, wanted) = (&datum.name, &datum.meta);
                 let why = format!("argument '{argument}' is {meta}, but was declared as input '{name}', {wanted}");
-                return Err(Misfit { reads_others: false, why });
+                return Err(Mismatch { reads_others: false, why });
             }
             passed.insert(*described, *came);
         }
         for (described, came) in expected.outputs.iter().zip(&task.outputs) {
-            if !is_alike(&described.meta, &came.meta) {
+            if !same_type_and_shape(&described.meta, &came.meta) {
                 let why = format!("it returns {}, but was declared to return {}", came.meta, described.meta);
-                return Err(Misfit { reads_others: false, why });
+                return Err(Mismatch { reads_others: false, why });
             }
         }
         if expected.options.bound_to != task.options.bound_to {
@@ -260,13 +265,13 @@ impl Matching {
                 told(task.options.bound_to),
                 told(expected.options.bound_to)
             );
-            return Err(Misfit { reads_others: false, why });
+            return Err(Mismatch { reads_others: false, why });
         }
         if expected.work_flops != task.work_flops {
             let told = |work: Option<f64>| work.map_or("unknown work".into(), |work| format!("{work:.4e} operations"));
             let why =
                 format!("it takes {}, but was declared to take {}", told(task.work_flops), told(expected.work_flops));
-            return Err(Misfit { reads_others: false, why });
+            return Err(Mismatch { reads_others: false, why });
         }
         Ok(())
     }
@@ -276,7 +281,7 @@ impl Matching {
     }
 
     /// Lets a call take the place of a declared one: it gets its ids. Returns where it runs, if it is as declared.
-    pub(crate) fn take(&mut self, number: usize, task: &mut Task) -> PlannedCall {
+    pub(crate) fn take_place(&mut self, number: usize, task: &mut Task) -> PlannedCall {
         let expected = &self.resolved.group.tasks[number];
         task.id = expected.id;
         for (output, described) in task.outputs.iter_mut().zip(&expected.outputs) {
@@ -309,7 +314,7 @@ impl Matching {
     }
 
     /// Notes where a call will run.
-    pub(crate) fn placed(&mut self, task: &Task, server: NodeId) {
+    pub(crate) fn note_placed(&mut self, task: &Task, server: NodeId) {
         let data = task.inputs().chain(task.outputs.iter().map(|output| output.datum));
         self.has.extend(data.map(|datum| (datum, server)));
     }
@@ -317,7 +322,7 @@ impl Matching {
     /// Returns the planned transfers of large results of a call from its server to calls that were not made yet: the
     /// result, its destination, and its source if that has it.
     pub(crate) fn sends(&mut self, task: &Task, server: NodeId) -> Vec<(DatumId, NodeId, Option<NodeId>)> {
-        let mut sends = Vec::new();
+        let mut planned_transfers = Vec::new();
         for datum in task.outputs.iter().map(|output| output.datum) {
             let size_bytes = self.resolved.data.get(&datum).map_or(0, |data| data.meta.size_bytes());
             if size_bytes <= EAGER_BYTES_MAX {
@@ -331,15 +336,15 @@ impl Matching {
             for (to, from) in to {
                 let from = Some(from).filter(|from| self.has.contains(&(datum, *from)));
                 self.has.insert((datum, to));
-                sends.push((datum, to, from));
+                planned_transfers.push((datum, to, from));
             }
         }
-        sends
+        planned_transfers
     }
 
     /// Counts a call.
     pub(crate) fn count(&mut self, difference: Option<Difference>) {
-        self.came += 1;
+        self.calls_made += 1;
         self.differences.extend(difference);
     }
 

@@ -21,7 +21,7 @@ use gridloom_base::near::near_names;
 
 use crate::Error;
 use crate::call::IntoArgs;
-pub(crate) use matching::{Left, Matching, Verdict};
+pub(crate) use matching::{MatchResult, Matching, RemainingCalls};
 
 /// A declaration of the calls that a group will make. It is mapped as declared ([`Grid::plan_of`](crate::Grid::plan_of)), and
 /// the calls made later take their places in the plan ([`Grid::group_of`](crate::Grid::group_of)).
@@ -237,7 +237,7 @@ impl Graph {
     ///
     /// # Errors
     /// If there is no such call.
-    pub fn want(&mut self, result: &GraphRef) -> Result<(), Error> {
+    pub fn want_result(&mut self, result: &GraphRef) -> Result<(), Error> {
         if self.names.get(result.node()) == Some(&false) {
             let why = "is an input, which the program already has; only results of calls can be wanted";
             return Err(wrong(format!("'{}' {why}", result.0)));

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::{Error, Value};
 
 /// A declared graph on a session.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedGraph {
     /// The group to map. Its tasks are the declared calls, in order.
     pub(crate) group: graph::Group,
     /// Name of each call.
@@ -19,19 +19,19 @@ pub(crate) struct Resolved {
     /// Whether each call is optional.
     pub(crate) is_optional: Vec<bool>,
     /// Declared data, including results.
-    pub(crate) data: BTreeMap<DatumId, DescribedDatum>,
+    pub(crate) data: BTreeMap<DatumId, DeclaredDatum>,
 }
 
 /// An input, or a call's result.
-pub(crate) struct DescribedDatum {
+pub(crate) struct DeclaredDatum {
     pub(crate) name: String,
     pub(crate) meta: Meta,
     pub(crate) is_result: bool,
 }
 
-impl Resolved {
+impl ResolvedGraph {
     /// Marks results that need not be sent to the client.
-    pub(crate) fn leave(&mut self, unwanted: &[GraphRef]) {
+    pub(crate) fn drop_wanted(&mut self, unwanted: &[GraphRef]) {
         let names: BTreeSet<&str> = unwanted.iter().map(GraphRef::name).collect();
         self.group.wanted.retain(|datum| !names.contains(self.data[datum].name.as_str()));
     }
@@ -39,7 +39,7 @@ impl Resolved {
 
 impl Graph {
     /// Resolves the graph with the functions of a session. `inputs` are those inputs that are results already, by name.
-    pub(crate) fn resolve(&self, session: &Session, inputs: &[(String, Handle)]) -> Result<Resolved, Error> {
+    pub(crate) fn resolve(&self, session: &Session, inputs: &[(String, Handle)]) -> Result<ResolvedGraph, Error> {
         let id = session.new_group();
         let mut group = graph::Group { id, tasks: Vec::new(), sources: BTreeMap::new(), wanted: Vec::new() };
         let mut data = BTreeMap::new();
@@ -51,7 +51,7 @@ impl Graph {
         let mut datum_of = BTreeMap::new();
         for input in &self.inputs {
             let bound = inputs.iter().find(|(name, _)| *name == input.name).map(|(_, handle)| handle);
-            if let Some(handle) = bound.filter(|handle| !is_alike(handle.meta(), &input.meta)) {
+            if let Some(handle) = bound.filter(|handle| !same_type_and_shape(handle.meta(), &input.meta)) {
                 let (name, given) = (&input.name, handle.meta());
                 return Err(wrong(format!("input '{name}' is {}, but {given} was given for it", input.meta)));
             }
@@ -62,7 +62,7 @@ impl Graph {
             let value = Value::placeholder(meta.clone());
             datum_of.extend(value.identity().map(|identity| (identity, datum)));
             values.insert(GraphRef(name.clone()), (datum, value));
-            data.insert(datum, DescribedDatum { name, meta, is_result: false });
+            data.insert(datum, DeclaredDatum { name, meta, is_result: false });
         }
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|input| input.name == *name)) {
             return Err(wrong(format!("'{name}' is given, but is not an input{}", self.near(name))));
@@ -89,7 +89,7 @@ impl Graph {
                 GraphArg::Ref(node) => Ok(known(node)?.1.clone().into()),
                 GraphArg::View(node, meta) => {
                     let (datum, value) = known(node)?;
-                    let is_view = makers.get(datum).is_some_and(|maker| maker.gives_as(value.meta(), meta));
+                    let is_view = makers.get(datum).is_some_and(|maker| maker.can_be_read_as(value.meta(), meta));
                     if !is_view {
                         let (name, node) = (&call.name, &node.0);
                         let rule = "a view is an array of as many elements of the same type as a call's result";
@@ -131,7 +131,7 @@ impl Graph {
                 let value = Value::placeholder(meta.clone());
                 datum_of.extend(value.identity().map(|identity| (identity, *datum)));
                 makers.insert(*datum, function.clone());
-                data.insert(*datum, DescribedDatum { name: node.0.clone(), meta: meta.clone(), is_result: true });
+                data.insert(*datum, DeclaredDatum { name: node.0.clone(), meta: meta.clone(), is_result: true });
                 values.insert(node, (*datum, value));
             }
             read.extend(prepared.task.inputs());
@@ -151,12 +151,12 @@ impl Graph {
         }
         group.wanted = wanted.into_iter().collect();
         let names = self.calls().map(str::to_string).collect();
-        Ok(Resolved { group, names, is_optional: self.calls.iter().map(|call| call.is_optional).collect(), data })
+        Ok(ResolvedGraph { group, names, is_optional: self.calls.iter().map(|call| call.is_optional).collect(), data })
     }
 }
 
 /// True if types and extents are equal; memory order and byte order do not matter to a plan.
-pub(super) fn is_alike(a: &Meta, b: &Meta) -> bool {
+pub(super) fn same_type_and_shape(a: &Meta, b: &Meta) -> bool {
     match (a, b) {
         (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other, shape: extents, .. }) => {
             (dtype, shape) == (other, extents)

@@ -9,7 +9,7 @@ use gridloom_core::graph::{self, Source};
 use super::{Group, handle_of};
 use crate::Error;
 use crate::call::{Arg, Function, Handle, IntoArgs, Prepared, Submitted};
-use crate::declared::{Graph, GraphRef, Left, Matching, Verdict};
+use crate::declared::{Graph, GraphRef, MatchResult, Matching, RemainingCalls};
 use crate::difference::Difference;
 use crate::launch::{Mapping, Recorder, plan, plan_again, plan_declared, run, run_planned};
 use crate::plan::PlanRecord;
@@ -24,7 +24,7 @@ pub struct GraphOptions {
     /// Inputs of the graph that are results already, so that the plan knows where they are.
     pub inputs: Vec<(String, Handle)>,
     /// Results that stay where they are made even if no call reads them.
-    pub unwanted: Vec<GraphRef>,
+    pub not_fetched: Vec<GraphRef>,
 }
 
 /// The declaration of a group, with its calls so far. The plan is ended with the last group that refers to it.
@@ -49,7 +49,7 @@ impl Drop for Declared {
 /// See [`Grid::plan_of`](crate::Grid::plan_of).
 pub(crate) fn plan_of(session: &Session, graph: &Graph, mapping: &Mapping) -> Result<PlanRecord, Error> {
     let resolved = graph.resolve(session, &[])?;
-    let by = mapping.by(session, &resolved.group)?;
+    let by = mapping.to_send(session, &resolved.group)?;
     plan(session, resolved.group, by)
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn declared(
         handle.launch()?;
     }
     let mut resolved = graph.resolve(session, &options.inputs)?;
-    resolved.leave(&options.unwanted);
-    let by = mapping.by(session, &resolved.group)?;
+    resolved.drop_wanted(&options.not_fetched);
+    let by = mapping.to_send(session, &resolved.group)?;
     let plan = plan_declared(session, resolved.group.clone(), by)?;
     let matching = Matching::new(resolved, plan, options.is_strict)?;
     let recorder = Recorder::new(session, mapping, None);
@@ -91,11 +91,11 @@ impl Group {
         };
         let args = args.into_args();
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
-        self.call_described(declared, function, &args, named)
+        self.call_declared(declared, function, &args, named)
     }
 
     /// The plan of a declared group.
-    pub fn described_plan(&self) -> Option<PlanRecord> {
+    pub fn declared_plan(&self) -> Option<PlanRecord> {
         self.matching(|matching| matching.plan().clone())
     }
 
@@ -111,7 +111,7 @@ impl Group {
                 "only a declared group can be mapped again on request; other groups are mapped again automatically";
             return Err(Error::Usage(why.into()));
         };
-        let left = declared.matching().left();
+        let left = declared.matching().take_remaining();
         let left = left.ok_or_else(|| {
             let why = "no call of the group is left to map again: all declared calls have been made, or another \
             thread is mapping the rest";
@@ -121,19 +121,19 @@ impl Group {
     }
 
     /// Maps the remaining calls again if facts on which the plan is based have changed.
-    fn follow_news(&self, declared: &Declared) {
+    fn map_again_if_stale(&self, declared: &Declared) {
         let plan = declared.matching().group();
         if self.recorder.mapping.is_plan() || !self.session.state_now().groups.take_stale(plan) {
             return;
         }
-        let left = declared.matching().left_if_it_pays(self.session.now());
+        let left = declared.matching().remaining_if_worthwhile(self.session.now());
         // If that fails, the previous plan stays in use.
         let _ = left.map(|left| self.map_left(declared, left));
     }
 
-    fn map_left(&self, declared: &Declared, left: Left) -> Result<PlanRecord, Error> {
+    fn map_left(&self, declared: &Declared, left: RemainingCalls) -> Result<PlanRecord, Error> {
         // A custom heuristic may take long, and other threads make calls meanwhile.
-        let by = self.recorder.mapping.again_by(&self.session, &left.group);
+        let by = self.recorder.mapping.remap_by(&self.session, &left.group);
         let plan = by.and_then(|by| plan_again(&self.session, left.group.clone(), by));
         declared.matching().mapped_again(left, plan.as_ref().map_err(|_| ()))?;
         plan
@@ -154,7 +154,7 @@ impl Group {
         let missing = self.matching(|matching| matching.end().into_iter().next().filter(|_| matching.is_strict));
         self.end_plan();
         match missing.flatten() {
-            Some(difference) => Err(Error::Differs(difference)),
+            Some(difference) => Err(Error::DiffersFromDeclared(difference)),
             None if self.recorder.held.is_some() => self.hold(),
             None => self.launch(),
         }
@@ -169,7 +169,7 @@ impl Group {
         Some(ask(&mut self.declared.as_ref()?.matching()))
     }
 
-    pub(super) fn call_described(
+    pub(super) fn call_declared(
         &self,
         declared: &Declared,
         function: &Function,
@@ -190,7 +190,7 @@ impl Group {
         for handle in &handles {
             handle.launch()?;
         }
-        self.follow_news(declared);
+        self.map_again_if_stale(declared);
         let Prepared { mut task, values, mut outputs } = prepared;
         let mut matching = lock();
         let metas: Vec<(_, Meta)> = values
@@ -199,10 +199,12 @@ impl Group {
             .chain(handles.iter().map(|handle| (handle.datum(), handle.meta().clone())))
             .collect();
         let meta = |datum| metas.iter().find(|(known, _)| *known == datum).map(|(_, meta)| meta.clone());
-        let (taken, difference) = match matching.judge(&task, function.signature(), &meta) {
-            Verdict::Fits(number) => (Some(number), None),
-            Verdict::Differs { difference, .. } if matching.is_strict => return Err(Error::Differs(difference)),
-            Verdict::Differs { difference, stands_for } => (stands_for, Some(difference)),
+        let (taken, difference) = match matching.match_call(&task, function.signature(), &meta) {
+            MatchResult::Fits(number) => (Some(number), None),
+            MatchResult::Differs { difference, .. } if matching.is_strict => {
+                return Err(Error::DiffersFromDeclared(difference));
+            }
+            MatchResult::Differs { difference, stands_for } => (stands_for, Some(difference)),
         };
         for (datum, value) in values {
             if !matching.owns(datum) {
@@ -210,7 +212,7 @@ impl Group {
                 matching.own(datum, value);
             }
         }
-        let place = taken.map(|number| matching.take(number, &mut task)).filter(|_| difference.is_none());
+        let place = taken.map(|number| matching.take_place(number, &mut task)).filter(|_| difference.is_none());
         matching.count(difference);
         for (output, (datum, _)) in task.outputs.iter().zip(&mut outputs) {
             *datum = output.datum;
@@ -224,7 +226,7 @@ impl Group {
         let sources = metas.into_iter().filter(|(datum, _)| read.contains(datum)).map(source).collect();
         let mut sends = Vec::new();
         if let Some(place) = &place {
-            matching.placed(&task, place.server);
+            matching.note_placed(&task, place.server);
             sends = matching.sends(&task, place.server);
         }
         let id = self.session.new_group();
@@ -235,15 +237,15 @@ impl Group {
         // A custom heuristic may take long.
         drop(matching);
         match place {
-            Some(place) => run_planned(&self.session, group, place, self.recorder.mapping.again(), plan),
+            Some(place) => run_planned(&self.session, group, place, self.recorder.mapping.remap_heuristic(), plan),
             None => {
-                let by = self.recorder.mapping.again_by(&self.session, &group)?;
+                let by = self.recorder.mapping.remap_by(&self.session, &group)?;
                 run(&self.session, group, by, Vec::new());
             }
         }
         let results = self.handles(function, outputs);
         for (datum, to, from) in sends {
-            results.iter().filter(|handle| handle.datum() == datum).for_each(|handle| handle.send_ahead(to, from));
+            results.iter().filter(|handle| handle.datum() == datum).for_each(|handle| handle.prefetch_to(to, from));
         }
         Ok(Submitted::new(&self.session, task_id, results, &self.recorder.parts))
     }

@@ -12,7 +12,7 @@ impl Function {
     ///
     /// # Errors
     /// If the arguments do not fit, or the server is not in the grid.
-    pub fn submit_kept(
+    pub fn submit_remote(
         &self,
         server: Option<NodeId>,
         args: impl IntoArgs,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Group;
 use crate::Error;
-use crate::launch::{Held, Mapping, Recorder, Regroup, Sizing, launch};
+use crate::launch::{Delayed, Mapping, Recorder, Regroup, Sizing, launch};
 use crate::session::Session;
 
 /// A loop with groups as its bodies. Dropping it launches the delayed bodies.
@@ -29,7 +29,7 @@ use crate::session::Session;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Loop(Arc<Held>);
+pub struct Loop(Arc<Delayed>);
 
 impl Loop {
     /// See [`Grid::regrouped`](crate::Grid::regrouped).
@@ -38,7 +38,7 @@ impl Loop {
             let why = "a plan is for the calls of one group; name the heuristic that maps the bodies of the loop";
             return Err(Error::Usage(why.into()));
         }
-        Ok(Loop(Held::new(session, mapping, Sizing::new(regroup)?)))
+        Ok(Loop(Delayed::new(session, mapping, Sizing::new(regroup)?)))
     }
 
     /// Creates a group for the next body. [`Group::finish`] ends the body.

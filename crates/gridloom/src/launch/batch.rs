@@ -8,17 +8,17 @@ use std::sync::Arc;
 use gridloom_base::DatumId;
 
 use super::groups::{Part, Parts};
-use super::mapping::Inside;
-use super::recorder::{Held, Made, Origin, Recorder, Taken, drop_recording};
+use super::mapping::MappingScope;
+use super::recorder::{Delayed, Made, Origin, Recorder, TakenCalls, drop_recording};
 use super::run::run;
 use crate::Error;
 use crate::session::{LaunchGroups, Session};
 
 /// Groups that are launched together, ordered so that producers precede their readers.
-pub(crate) struct Batch {
+pub(crate) struct LaunchSet {
     /// The group that must be launched when the launch returns.
     needed: Option<Arc<Parts>>,
-    taken: Vec<Taken>,
+    taken: Vec<TakenCalls>,
     /// True if calls should have been taken where that is not possible.
     is_refused: bool,
     is_inside: bool,
@@ -29,16 +29,16 @@ pub(crate) struct Batch {
 pub(crate) fn launch(
     session: &Session,
     needed: Option<&Arc<Parts>>,
-    take: impl FnOnce(&mut Batch),
+    take: impl FnOnce(&mut LaunchSet),
 ) -> Result<Option<Arc<Part>>, Error> {
-    let is_inside = Inside::current().has(session);
+    let is_inside = MappingScope::current().has(session);
     let begun = session.launches().begin(!is_inside, || {
-        let mut batch = Batch { needed: needed.cloned(), taken: Vec::new(), is_refused: false, is_inside };
+        let mut batch = LaunchSet { needed: needed.cloned(), taken: Vec::new(), is_refused: false, is_inside };
         take(&mut batch);
         let groups = batch.groups();
         (!batch.is_refused).then_some((batch.taken, groups))
     });
-    let (taken, _turn) = begun.ok_or_else(|| Error::Usage(NOT_INSIDE.into()))?;
+    let (taken, _turn) = begun.ok_or_else(|| Error::Usage(INSIDE_HEURISTIC.into()))?;
     let (mut last, mut failed) = (None, None);
     for taken in taken {
         last = send(session, taken).unwrap_or_else(|error| {
@@ -49,7 +49,7 @@ pub(crate) fn launch(
     failed.map_or(Ok(last), Err)
 }
 
-impl Batch {
+impl LaunchSet {
     /// Adds the calls of a group, or of the loop whose body it is.
     pub(crate) fn group(&mut self, recorder: &Recorder) {
         match &recorder.held {
@@ -58,13 +58,13 @@ impl Batch {
             None if self.is_inside => self.is_refused |= recorder.is_recorded(),
             None => {
                 let (mapping, groups) = (recorder.mapping.clone(), vec![recorder.parts.clone()]);
-                self.add(Taken { mapping, recording: recorder.take(), groups, together: 1 });
+                self.add(TakenCalls { mapping, recording: recorder.take(), groups, together: 1 });
             }
         }
     }
 
     /// Adds the group that makes a result.
-    pub(crate) fn maker(&mut self, made: &Made) {
+    pub(crate) fn add_producer(&mut self, made: &Made) {
         match made.origin() {
             Origin::Loop(held) => self.held(&held),
             Origin::Group(recorder) => self.group(&recorder),
@@ -73,7 +73,7 @@ impl Batch {
     }
 
     /// Adds the delayed bodies of a loop.
-    pub(crate) fn held(&mut self, held: &Held) {
+    pub(crate) fn held(&mut self, held: &Delayed) {
         if self.is_inside {
             self.is_refused = true;
         } else if let Some(taken) = held.take() {
@@ -81,12 +81,12 @@ impl Batch {
         }
     }
 
-    fn add(&mut self, taken: Taken) {
+    fn add(&mut self, taken: TakenCalls) {
         if taken.recording.tasks.is_empty() {
             return;
         }
         // Other groups whose results it reads and that are still being recorded have to run as well.
-        taken.recording.handles.iter().for_each(|made| self.maker(made));
+        taken.recording.handles.iter().for_each(|made| self.add_producer(made));
         self.taken.push(taken);
     }
 
@@ -101,8 +101,8 @@ impl Batch {
 }
 
 /// Maps and runs the calls, for all groups to which they belong.
-fn send(session: &Session, taken: Taken) -> Result<Option<Arc<Part>>, Error> {
-    let Taken { mapping, recording, groups, together } = taken;
+fn send(session: &Session, taken: TakenCalls) -> Result<Option<Arc<Part>>, Error> {
+    let TakenCalls { mapping, recording, groups, together } = taken;
     // A group whose results it reads may have been discarded, or its mapping may have failed.
     if let Some(why) = recording.discarded() {
         drop_recording(session, recording, &format!("a call whose result it reads never ran: {why}"));
@@ -110,7 +110,7 @@ fn send(session: &Session, taken: Taken) -> Result<Option<Arc<Part>>, Error> {
     }
     let id = session.new_group();
     let group = recording.group(id);
-    let by = match mapping.by(session, &group) {
+    let by = match mapping.to_send(session, &group) {
         Ok(by) => by,
         Err(error) => {
             drop_recording(session, recording, &error.to_string());
@@ -133,5 +133,5 @@ fn send(session: &Session, taken: Taken) -> Result<Option<Arc<Part>>, Error> {
 }
 
 /// The error for a custom heuristic that launches a group.
-const NOT_INSIDE: &str = "a heuristic cannot launch groups of the session for which it maps, nor wait for the group \
+const INSIDE_HEURISTIC: &str = "a heuristic cannot launch groups of the session for which it maps, nor wait for the group \
      that it maps: it has to map from the problem alone; plan(), discard() and plain calls work";

@@ -23,10 +23,10 @@ pub const MAP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How to map a group; the argument of [`Grid::group`](crate::Grid::group).
 #[derive(Clone)]
-pub struct Mapping(How);
+pub struct Mapping(Method);
 
 #[derive(Clone)]
-enum How {
+enum Method {
     Named(MappingMethod),
     Own { name: String, heuristic: Arc<dyn Heuristic + Send + Sync>, limit: Option<Duration> },
 }
@@ -55,15 +55,15 @@ impl Mapping {
     /// });
     /// assert_eq!(fastest.to_string(), "fastest");
     /// ```
-    pub fn own(name: &str, heuristic: impl Heuristic + Send + Sync + 'static) -> Mapping {
-        Mapping(How::Own { name: name.to_string(), heuristic: Arc::new(heuristic), limit: Some(MAP_TIMEOUT) })
+    pub fn custom(name: &str, heuristic: impl Heuristic + Send + Sync + 'static) -> Mapping {
+        Mapping(Method::Own { name: name.to_string(), heuristic: Arc::new(heuristic), limit: Some(MAP_TIMEOUT) })
     }
 
     /// Sets another limit of real time for a custom heuristic, also in simulation. With `None` there is no limit,
     /// and it runs on the thread that launches the group. After the limit the group is not mapped; the heuristic runs
     /// on in vain on a thread of its own, which cannot be stopped. Other mappings are not affected.
     pub fn map_timeout(mut self, timeout: Option<Duration>) -> Mapping {
-        if let How::Own { limit, .. } = &mut self.0 {
+        if let Method::Own { limit, .. } = &mut self.0 {
             *limit = timeout;
         }
         self
@@ -71,36 +71,36 @@ impl Mapping {
 
     /// True if it is a custom heuristic.
     pub fn is_own(&self) -> bool {
-        matches!(self.0, How::Own { .. })
+        matches!(self.0, Method::Own { .. })
     }
 
     /// Like [`Mapping::by`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
     /// the remaining calls of a group.
-    pub(crate) fn again_by(&self, session: &Session, group: &graph::Group) -> Result<MappingMethod, Error> {
+    pub(crate) fn remap_by(&self, session: &Session, group: &graph::Group) -> Result<MappingMethod, Error> {
         match &self.0 {
-            How::Named(_) => Ok(self.again()),
-            How::Own { .. } => self.by(session, group),
+            Method::Named(_) => Ok(self.remap_heuristic()),
+            Method::Own { .. } => self.to_send(session, group),
         }
     }
 
     /// True if it is a plan, which belongs to a single group.
     pub(crate) fn is_plan(&self) -> bool {
-        matches!(self.0, How::Named(MappingMethod::Imposed(_)))
+        matches!(self.0, Method::Named(MappingMethod::Imposed(_)))
     }
 
     /// Returns the heuristic for calls that are mapped again.
-    pub(crate) fn again(&self) -> MappingMethod {
+    pub(crate) fn remap_heuristic(&self) -> MappingMethod {
         match &self.0 {
-            How::Named(by) => by.spec().into(),
-            How::Own { .. } => DEFAULT_FALLBACK.into(),
+            Method::Named(by) => by.spec().into(),
+            Method::Own { .. } => DEFAULT_FALLBACK.into(),
         }
     }
 
     /// Returns the mapping to send to the agent. A custom heuristic runs here, on the agent's view of the grid.
-    pub(crate) fn by(&self, session: &Session, group: &graph::Group) -> Result<MappingMethod, Error> {
+    pub(crate) fn to_send(&self, session: &Session, group: &graph::Group) -> Result<MappingMethod, Error> {
         let (name, heuristic, limit) = match &self.0 {
-            How::Named(by) => return Ok(by.clone()),
-            How::Own { name, heuristic, limit } => (name, heuristic, *limit),
+            Method::Named(by) => return Ok(by.clone()),
+            Method::Own { name, heuristic, limit } => (name, heuristic, *limit),
         };
         let not_mapped = |why: String| Error::from(TaskError::NotMapped { why });
         // Only the agent's view is needed; the fastest heuristic returns it.
@@ -121,8 +121,8 @@ impl Mapping {
 impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            How::Named(by) => by.fmt(f),
-            How::Own { name, .. } => f.write_str(name),
+            Method::Named(by) => by.fmt(f),
+            Method::Own { name, .. } => f.write_str(name),
         }
     }
 }
@@ -135,7 +135,7 @@ impl fmt::Debug for Mapping {
 
 impl From<&str> for Mapping {
     fn from(spec: &str) -> Mapping {
-        Mapping(How::Named(spec.into()))
+        Mapping(Method::Named(spec.into()))
     }
 }
 
@@ -147,13 +147,13 @@ impl From<&String> for Mapping {
 
 impl From<String> for Mapping {
     fn from(spec: String) -> Mapping {
-        Mapping(How::Named(spec.into()))
+        Mapping(Method::Named(spec.into()))
     }
 }
 
 impl From<&PlanRecord> for Mapping {
     fn from(plan: &PlanRecord) -> Mapping {
-        Mapping(How::Named(MappingMethod::Imposed(Box::new(plan.given()))))
+        Mapping(Method::Named(MappingMethod::Imposed(Box::new(plan.imposed()))))
     }
 }
 
@@ -166,20 +166,20 @@ impl From<PlanRecord> for Mapping {
 /// Sessions for which code on a thread maps groups. A heuristic that continues on another thread passes this on, so
 /// that the session can refuse operations that would wait for the heuristic itself.
 #[derive(Clone, Debug, Default)]
-pub struct Inside(Vec<u64>);
+pub struct MappingScope(Vec<u64>);
 
 thread_local! {
-    static INSIDE: RefCell<Inside> = const { RefCell::new(Inside(Vec::new())) };
+    static INSIDE: RefCell<MappingScope> = const { RefCell::new(MappingScope(Vec::new())) };
 }
 
-impl Inside {
+impl MappingScope {
     /// Returns the value of this thread.
-    pub fn current() -> Inside {
-        INSIDE.with_borrow(Inside::clone)
+    pub fn current() -> MappingScope {
+        INSIDE.with_borrow(MappingScope::clone)
     }
 
     /// Sets the value of this thread, and returns the previous one.
-    pub fn enter(self) -> Inside {
+    pub fn enter(self) -> MappingScope {
         INSIDE.replace(self)
     }
 
@@ -187,14 +187,14 @@ impl Inside {
         self.0.contains(&session.number())
     }
 
-    fn with(mut self, session: &Session) -> Inside {
+    fn with(mut self, session: &Session) -> MappingScope {
         self.0.push(session.number());
         self
     }
 }
 
 /// Returns the error for a heuristic that exceeds its time limit.
-pub fn took_too_long(limit: Duration) -> MapError {
+pub fn timed_out(limit: Duration) -> MapError {
     let seconds = limit.as_secs_f64();
     MapError::Failed {
         why: format!("it returned no plan within {seconds} s; make it faster, or allow more time with map_timeout"),
@@ -209,14 +209,14 @@ fn run(
     problem: &Arc<Problem>,
     limit: Option<Duration>,
 ) -> Result<Result<Plan, MapError>, Error> {
-    let inside = Inside::current();
+    let inside = MappingScope::current();
     if inside.has(session) {
         let why = "inside a heuristic, its own session cannot map with another custom heuristic; name a built-in one";
         return Err(Error::Usage(why.into()));
     }
     let inside = inside.with(session);
     let Some(limit) = limit else {
-        let _before = Restored(inside.enter());
+        let _before = ScopeGuard(inside.enter());
         return Ok(heuristic.map(problem));
     };
     let (send, receive) = channel();
@@ -236,7 +236,7 @@ fn run(
             let _ = thread.join();
             Ok(outcome)
         }
-        Err(RecvTimeoutError::Timeout) => Ok(Err(took_too_long(limit))),
+        Err(RecvTimeoutError::Timeout) => Ok(Err(timed_out(limit))),
         Err(RecvTimeoutError::Disconnected) => {
             resume_unwind(thread.join().expect_err("a heuristic that gives nothing has panicked"))
         }
@@ -244,9 +244,9 @@ fn run(
 }
 
 /// Restores the previous value when dropped.
-struct Restored(Inside);
+struct ScopeGuard(MappingScope);
 
-impl Drop for Restored {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         std::mem::take(&mut self.0).enter();
     }

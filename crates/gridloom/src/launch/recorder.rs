@@ -35,7 +35,7 @@ pub(crate) struct Made {
     /// The group whose call makes it.
     group: Weak<Recorder>,
     /// The delayed bodies of the loop to which its group belongs.
-    held: Weak<Held>,
+    held: Weak<Delayed>,
     /// Why its call will never run, if it was discarded before launch.
     discarded: OnceLock<String>,
     /// Keeps the session's records of its group alive.
@@ -102,7 +102,7 @@ impl Drop for Made {
 pub(super) enum Origin {
     None,
     Group(Arc<Recorder>),
-    Loop(Arc<Held>),
+    Loop(Arc<Delayed>),
 }
 
 /// Recorded calls.
@@ -162,7 +162,7 @@ pub(crate) fn drop_recording(session: &Session, recording: Recording, why: &str)
 }
 
 /// Calls that are mapped together.
-pub(crate) struct Taken {
+pub(crate) struct TakenCalls {
     pub(crate) mapping: Mapping,
     pub(crate) recording: Recording,
     pub(crate) groups: Vec<Arc<Parts>>,
@@ -176,11 +176,11 @@ pub(crate) struct Recorder {
     recording: Mutex<Recording>,
     pub(crate) parts: Arc<Parts>,
     /// Set for a body of a loop, which is delayed at its end.
-    pub(crate) held: Option<Arc<Held>>,
+    pub(crate) held: Option<Arc<Delayed>>,
 }
 
 impl Recorder {
-    pub(crate) fn new(session: &Session, mapping: Mapping, held: Option<Arc<Held>>) -> Arc<Recorder> {
+    pub(crate) fn new(session: &Session, mapping: Mapping, held: Option<Arc<Delayed>>) -> Arc<Recorder> {
         let (parts, recording) = (Parts::new(session), Mutex::default());
         Arc::new(Recorder { session: session.clone(), mapping, recording, parts, held })
     }
@@ -213,7 +213,7 @@ impl Drop for Recorder {
 }
 
 /// The delayed bodies of a loop.
-pub(crate) struct Held {
+pub(crate) struct Delayed {
     pub(crate) session: Session,
     pub(crate) mapping: Mapping,
     state: Mutex<Bodies>,
@@ -245,11 +245,11 @@ impl Bodies {
     }
 }
 
-impl Held {
-    pub(crate) fn new(session: &Session, mapping: Mapping, sizing: Sizing) -> Arc<Held> {
+impl Delayed {
+    pub(crate) fn new(session: &Session, mapping: Mapping, sizing: Sizing) -> Arc<Delayed> {
         let (recording, groups, open, values) = (Recording::default(), Vec::new(), Vec::new(), BTreeMap::new());
         let state = Mutex::new(Bodies { recording, bodies: 0, groups, open, sizing, batch: 0, values });
-        Arc::new(Held { session: session.clone(), mapping, state })
+        Arc::new(Delayed { session: session.clone(), mapping, state })
     }
 
     /// Number of delayed bodies.
@@ -274,7 +274,7 @@ impl Held {
 
     /// Delays a body that has ended. `launch` launches the delayed bodies, before it if there would be too many calls, or
     /// with it if there are enough bodies. Returns whether there were enough.
-    pub(crate) fn end_body(&self, body: &Arc<Recorder>, mut launch: impl FnMut(&Held)) -> bool {
+    pub(crate) fn end_body(&self, body: &Arc<Recorder>, mut launch: impl FnMut(&Delayed)) -> bool {
         let recording = body.take();
         let is_too_large = self.state().recording.tasks.len() + recording.tasks.len() > GROUP_TASKS_MAX;
         if is_too_large {
@@ -296,7 +296,7 @@ impl Held {
 
     /// After a full batch: adapts the number of bodies of the next one.
     pub(crate) fn adapt(&self, launched: Option<Arc<Part>>) {
-        self.state().sizing.adapt(launched, |part| self.session.state_now().groups.course(part));
+        self.state().sizing.adapt(launched, |part| self.session.state_now().groups.times(part));
     }
 
     /// Returns the id of a value, and keeps the value in the client's store from now on.
@@ -341,7 +341,7 @@ impl Held {
     }
 
     /// Takes the delayed bodies, and the recorded part of open ones.
-    pub(super) fn take(&self) -> Option<Taken> {
+    pub(super) fn take(&self) -> Option<TakenCalls> {
         let open = self.state().open();
         let begun: Vec<(Recording, &Arc<Parts>)> = open.iter().map(|body| (body.take(), &body.parts)).collect();
         let mut state = self.state();
@@ -364,11 +364,11 @@ impl Held {
         state.values.retain(|_, (.., used)| !unused(*used));
         drop(state);
         let together = groups.len();
-        Some(Taken { mapping: self.mapping.clone(), recording, groups, together })
+        Some(TakenCalls { mapping: self.mapping.clone(), recording, groups, together })
     }
 }
 
-impl Drop for Held {
+impl Drop for Delayed {
     fn drop(&mut self) {
         let values = std::mem::take(&mut self.state().values).into_values().map(|(datum, ..)| datum);
         values.for_each(|datum| self.session.release_later(datum));

@@ -7,7 +7,7 @@ use gridloom_base::limits::REGROUP_BODIES_MAX;
 
 use super::groups::Part;
 use crate::Error;
-use crate::report::Course;
+use crate::report::GroupTimes;
 
 /// The number of loop bodies that are mapped together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub enum Regroup {
 }
 
 /// Execution has deviated from the plan if its makespan differs from the predicted one by more than this factor.
-const LEFT_PLAN: f64 = 1.5;
+const DEVIATION_FACTOR: f64 = 1.5;
 /// Maximum mapping time as a fraction of the predicted makespan.
-const MAP_PART: f64 = 0.1;
+const MAP_FRACTION_MAX: f64 = 0.1;
 
 /// Chooses the number of bodies from the times of earlier ones.
 pub(crate) struct Sizing {
@@ -59,7 +59,7 @@ impl Sizing {
     }
 
     /// After a full batch: adapts the number of bodies of the next one. `course` returns the times of a batch so far.
-    pub(crate) fn adapt(&mut self, launched: Option<Arc<Part>>, course: impl FnOnce(GroupId) -> Option<Course>) {
+    pub(crate) fn adapt(&mut self, launched: Option<Arc<Part>>, course: impl FnOnce(GroupId) -> Option<GroupTimes>) {
         if self.regroup != Regroup::Auto {
             return;
         }
@@ -70,10 +70,11 @@ impl Sizing {
         let course = last.and_then(|part| Some((course(part.id)?, part.together)));
         let is_worse = course.is_some_and(|(course, bodies)| {
             let map_s = course.map_s / bodies as f64;
-            let costs_more = course.map_s > MAP_PART * course.predicted_s && map_s > self.map_s && self.map_s > 0.0;
+            let costs_more =
+                course.map_s > MAP_FRACTION_MAX * course.predicted_s && map_s > self.map_s && self.map_s > 0.0;
             self.map_s = map_s;
             let has_left = course.measured_s.is_some_and(|measured_s| {
-                measured_s > LEFT_PLAN * course.predicted_s || measured_s * LEFT_PLAN < course.predicted_s
+                measured_s > DEVIATION_FACTOR * course.predicted_s || measured_s * DEVIATION_FACTOR < course.predicted_s
             });
             costs_more || has_left
         });

@@ -38,7 +38,7 @@ pub struct AlternativeRecord {
     /// The part with the greatest difference from the task's own server (for that server itself: the longest part):
     /// `inputs`, `slots` or `run`; or `behind`, if the makespan differs because of later tasks rather than the task's
     /// own end.
-    pub decides: &'static str,
+    pub deciding_part: &'static str,
     /// Why the server cannot run it; the times are 0 then.
     pub cannot: Option<String>,
 }
@@ -63,8 +63,8 @@ impl PlanRecord {
     /// # Errors
     /// If there is no such task, or the basis of the plan is not known (a plan of a [`Report`](crate::Report)).
     pub fn explain(&self, task: usize) -> Result<Explained, Error> {
-        let (problem, _) = self.made_of()?;
-        let explanation = explain(&self.given(), &problem, task).map_err(super::unusable)?;
+        let (problem, _) = self.basis_problem()?;
+        let explanation = explain(&self.imposed(), &problem, task).map_err(super::unusable)?;
         let alternatives = explanation.alternatives.iter().map(|alternative| {
             let server = problem.name(alternative.server).to_string();
             match &alternative.outcome {
@@ -76,7 +76,7 @@ impl PlanRecord {
                     start_seconds: 0.0,
                     end_seconds: 0.0,
                     makespan_seconds: 0.0,
-                    decides: "",
+                    deciding_part: "",
                     cannot: Some(why.clone()),
                 },
             }
@@ -95,8 +95,8 @@ impl PlanRecord {
     /// # Errors
     /// If the basis of the plan is not known.
     pub fn critical_path(&self) -> Result<Vec<StepRecord>, Error> {
-        let (problem, _) = self.made_of()?;
-        let plan = self.given().plan(&problem).map_err(super::unusable)?;
+        let (problem, _) = self.basis_problem()?;
+        let plan = self.imposed().plan(&problem).map_err(super::unusable)?;
         let path = critical_path(&plan, &problem).map_err(super::unusable)?;
         Ok(path.iter().map(|step| self.step_record(step, &problem)).collect())
     }
@@ -119,14 +119,14 @@ impl PlanRecord {
                     Method::Auto => String::new(),
                     method => format!(" by {method}"),
                 };
-                (format!("{} from {from} to {to}{by}", datum_words(moved.datum, problem)), None)
+                (format!("{} from {from} to {to}{by}", datum_text(moved.datum, problem)), None)
             }
         };
         let Step { start_s, end_s, waits_for_slot, .. } = *step;
         StepRecord { what, task, start_seconds: start_s, end_seconds: end_s, waits_for_slot }
     }
 
-    fn made_of(&self) -> Result<(Problem, &Basis), Error> {
+    fn basis_problem(&self) -> Result<(Problem, &Basis), Error> {
         let Some(basis) = self.basis.as_deref() else {
             let why = "the basis of this plan is not known: explain a plan that was returned by the group's plan()";
             return Err(Error::Usage(why.into()));
@@ -139,11 +139,11 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
     AlternativeRecord {
         server,
         inputs_seconds: outcome.inputs_s,
-        last_input: outcome.last_input.map(|datum| datum_words(datum, problem)).unwrap_or_default(),
+        last_input: outcome.last_input.map(|datum| datum_text(datum, problem)).unwrap_or_default(),
         start_seconds: outcome.start_s,
         end_seconds: outcome.end_s,
         makespan_seconds: outcome.makespan_s,
-        decides: match outcome.decides {
+        deciding_part: match outcome.decides {
             DecidingFactor::Inputs => "inputs",
             DecidingFactor::Slots => "slots",
             DecidingFactor::Run => "run",
@@ -154,7 +154,7 @@ fn possible(server: String, outcome: &Outcome, problem: &Problem) -> Alternative
 }
 
 /// Names a datum in the terms of the program.
-fn datum_words(datum: u32, problem: &Problem) -> String {
+fn datum_text(datum: u32, problem: &Problem) -> String {
     let facts = &problem.data()[datum as usize];
     match (&facts.name, facts.producer) {
         (Some(name), _) => format!("'{name}'"),
@@ -173,7 +173,7 @@ impl fmt::Display for Explained {
             "task {task} {function} on {server}: {:.4} s to {:.4} s of {:.4} s; {hangs}",
             here.start_seconds, here.end_seconds, here.makespan_seconds
         )?;
-        writeln!(f, "  {}", course(here))?;
+        writeln!(f, "  {}", own_times(here))?;
         if alternatives.len() == 1 {
             return writeln!(f, "there is no other server");
         }
@@ -201,7 +201,7 @@ impl fmt::Display for Explained {
     }
 }
 
-fn course(here: &AlternativeRecord) -> String {
+fn own_times(here: &AlternativeRecord) -> String {
     let AlternativeRecord { inputs_seconds, last_input, start_seconds, end_seconds, .. } = here;
     let inputs = match last_input.as_str() {
         "" => "it has no inputs".to_string(),
@@ -222,7 +222,7 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
     let (there, here_parts) = (parts(other), parts(here));
     let by = |part: usize| there[part] - here_parts[part];
     let ends = other.end_seconds - here.end_seconds;
-    if other.decides == "behind" {
+    if other.deciding_part == "behind" {
         let own = match ends {
             same if same.abs() <= SAME_S => "ends at the same time".to_string(),
             later if later > 0.0 => format!("ends {later:.4} s later"),
@@ -234,7 +234,7 @@ fn difference(other: &AlternativeRecord, here: &AlternativeRecord) -> String {
     if ends.abs() <= SAME_S {
         return "ends at the same time".into();
     }
-    let (part, words) = match other.decides {
+    let (part, words) = match other.deciding_part {
         "inputs" => (0, ["inputs arrive", "later", "earlier"]),
         "slots" => (1, ["waits for a slot", "longer", "less"]),
         _ => (2, ["runs", "longer", "less"]),

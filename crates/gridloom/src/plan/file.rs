@@ -213,7 +213,7 @@ impl File {
         if !is_edited && is_complete {
             return Ok(record);
         }
-        let given = record.given();
+        let given = record.imposed();
         record.predicted(&ImposedPlan { order, plain: given.plain && !is_edited, ..given })
     }
 

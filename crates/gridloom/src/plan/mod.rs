@@ -26,7 +26,7 @@ pub(crate) use record::{Basis, NotMeasured, bytes};
 pub use record::{PlanRecord, TaskRecord, TransferRecord};
 
 /// A plan with the names for its numbers.
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedPlan<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) client: Option<NodeId>,
     pub(crate) name: &'a dyn Fn(NodeId) -> String,
@@ -36,9 +36,9 @@ pub(crate) struct Named<'a> {
     pub(crate) map_s: f64,
 }
 
-impl Named<'_> {
+impl NamedPlan<'_> {
     pub(crate) fn record(&self) -> PlanRecord {
-        let Named { plan, client, name, tasks, datum, map_s } = self;
+        let NamedPlan { plan, client, name, tasks, datum, map_s } = self;
         let is_client = |node: NodeId| Some(node) == *client;
         let moved = |over_client: bool| {
             let over = plan.transfers.iter().filter(|t| (is_client(t.from) || is_client(t.to)) == over_client);
@@ -109,12 +109,12 @@ impl PlanRecord {
             )));
         };
         moved.server = server.to_string();
-        let given = ImposedPlan { order: self.order(), ..plan.given() };
+        let given = ImposedPlan { order: self.order(), ..plan.imposed() };
         plan.predicted(&ImposedPlan { plain: false, ..given })
     }
 
     /// Returns its servers and order, for another group.
-    pub(crate) fn given(&self) -> ImposedPlan {
+    pub(crate) fn imposed(&self) -> ImposedPlan {
         let mut servers: Vec<&str> = self.tasks.iter().map(|task| task.server.as_str()).collect();
         let mut functions: Vec<&str> = self.tasks.iter().map(|task| task.function.as_str()).collect();
         for names in [&mut servers, &mut functions] {
@@ -170,7 +170,7 @@ impl PlanRecord {
         };
         let problem = self.problem(&basis)?;
         let plan = given.plan(&problem).map_err(unusable)?;
-        let record = Named {
+        let record = NamedPlan {
             plan: &plan,
             client: Some(basis.seen.client),
             name: &|node| problem.place(node).map_or_else(|| node.to_string(), |place| problem.name(place).to_string()),

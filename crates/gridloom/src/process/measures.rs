@@ -32,16 +32,16 @@ const VERSION: u32 = 1;
 type Block = (u32, String, String);
 
 /// Records the charged times.
-pub(crate) struct Record {
+pub(crate) struct Recorder {
     path: PathBuf,
     file: BufWriter<File>,
     runs: BTreeMap<Block, u64>,
 }
 
-impl Record {
-    pub(crate) fn create(path: &Path) -> Result<Record, Error> {
+impl Recorder {
+    pub(crate) fn create(path: &Path) -> Result<Recorder, Error> {
         let file = File::create(path).map_err(|error| Error::Input(format!("{}: {error}", path.display())))?;
-        let mut record = Record { path: path.to_path_buf(), file: BufWriter::new(file), runs: BTreeMap::new() };
+        let mut record = Recorder { path: path.to_path_buf(), file: BufWriter::new(file), runs: BTreeMap::new() };
         let head = format!("{HEAD}{VERSION}\n# process\tfunction@host\tblock\toccurrence\tseconds\tflops\n");
         record.write(&head).map_err(Error::Input)?;
         Ok(record)
@@ -56,7 +56,7 @@ impl Record {
     }
 }
 
-impl BlockCharges for Record {
+impl BlockCharges for Recorder {
     fn charge(&mut self, measured: &MeasuredBlock<'_>) -> Result<f64, String> {
         let block = block_of(measured);
         let run = self.runs.entry(block.clone()).and_modify(|run| *run += 1).or_insert(1);
@@ -170,7 +170,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("gridloom-measures-{}", std::process::id()));
         let spec = ProcessSpec { function: "client".into(), host: "b".into(), arguments: Vec::new() };
         let runs = [("assemble", 1_234_567_891), ("a \t\"tab\"\n", 1), ("assemble", 77), ("assemble", 0)];
-        let mut record = Record::create(&path).unwrap();
+        let mut record = Recorder::create(&path).unwrap();
         let charged = runs.map(|(block, ns)| record.charge(&measured(&spec, block, ns)).unwrap().to_bits());
         record.finish().unwrap();
         let mut replay = Replay::read(&path).unwrap();

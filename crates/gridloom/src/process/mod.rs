@@ -46,21 +46,21 @@
 //! }
 //! ```
 
-mod beside;
+mod calls;
 mod measures;
 mod run;
 mod settings;
-mod talk;
+mod threads;
 mod typed;
 mod types;
 
-pub use crate::simulate::{Deployment, Fits};
+pub use crate::simulate::{ArgumentCheck, Deployment};
+pub use calls::{Main, Mains, Measure, Process};
 pub use gridloom_base::Levels;
 pub use gridloom_process::{Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
-pub(crate) use run::own_config;
+pub(crate) use run::config_from_environment;
 pub use run::{
-    CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE, RunReport, run, run_fitting, simulate,
+    CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE, RunReport, run, run_checked, simulate,
 };
-pub use settings::{log_wants, read_settings, setting};
-pub use talk::{Main, Mains, Measure, Process};
+pub use settings::{log_accepts, read_settings, setting};

@@ -15,11 +15,11 @@ use gridloom_process::{Level, ProcessError, ProcessSpec};
 use gridloom_sim::process::{Body, Runner, SimProcess, StackKind};
 use gridloom_sim::{SimConfig, Simulation};
 
-use super::beside::{Part, run_beside};
-use super::measures::{Record, Replay};
-use super::settings::read_at_first;
+use super::measures::{Recorder, Replay};
+use super::settings::read_once;
+use super::threads::{ThreadBody, run_threads};
 use super::{Main, Mains, Process};
-use crate::simulate::{Deployment, Fits, SharedGrid, spec, unknown_function};
+use crate::simulate::{ArgumentCheck, Deployment, SharedSimGrid, spec, unknown_function};
 use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
@@ -47,7 +47,7 @@ pub struct RunReport {
 /// If neither command started this program; if the deployment does not fit; in simulation also if the processes are in
 /// a deadlock, or one fails.
 pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
-    run_fitting(mains, kind, &|_| Ok(()))
+    run_checked(mains, kind, &|_| Ok(()))
 }
 
 /// Like [`run`], for a program that can check whether arguments fit a function: the whole deployment is checked before
@@ -55,16 +55,16 @@ pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
 ///
 /// # Errors
 /// As for [`run`], and if some arguments do not fit.
-pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<RunReport, Error> {
-    read_at_first()?;
-    if let Some(config) = own_config()? {
+pub fn run_checked(mains: &Mains, kind: StackKind, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
+    read_once()?;
+    if let Some(config) = config_from_environment()? {
         if kind == StackKind::Thread && !config.threads.is_empty() {
             return Err(Error::Usage(NO_THREADS.into()));
         }
         return run_real(mains, config, fits);
     }
     match SimulateConfig::from_environment(None)? {
-        Some(config) => simulate_fitting(&config, mains, kind, fits),
+        Some(config) => simulate_checked(&config, mains, kind, fits),
         None => Err(Error::Usage(
             "the processes of a program are started by a deployment: 'gridloom simulate -p PLATFORM -d DEPLOYMENT -- \
              PROGRAM', or 'gridloom deploy -d DEPLOYMENT -- PROGRAM' for real"
@@ -77,13 +77,13 @@ pub fn run_fitting(mains: &Mains, kind: StackKind, fits: Fits<'_>) -> Result<Run
 ///
 /// # Errors
 /// If the configuration is invalid.
-pub(crate) fn own_config() -> Result<Option<ProcessConfig>, Error> {
+pub(crate) fn config_from_environment() -> Result<Option<ProcessConfig>, Error> {
     let Ok(text) = std::env::var(DEPLOY_VARIABLE) else { return Ok(None) };
     let wrong = |error| Error::Input(format!("{DEPLOY_VARIABLE} is not a valid configuration: {error}"));
     serde_json::from_str(&text).map(Some).map_err(wrong)
 }
 
-fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunReport, Error> {
+fn run_real(mains: &Mains, config: ProcessConfig, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
     if let Some(file) = std::env::var_os(CHECK_VARIABLE) {
         Deployment::read(Path::new(&file))?.check_program(mains, fits)?;
     }
@@ -112,10 +112,10 @@ fn run_real(mains: &Mains, config: ProcessConfig, fits: Fits<'_>) -> Result<RunR
         main(Process::new(Box::new(world)))
     };
     let all = worlds.into_iter().zip(all_mains.into_iter().zip(processors));
-    let mut parts: Vec<Part> = all.map(|one| Box::new(move || run(one)) as Part).collect();
+    let mut parts: Vec<ThreadBody> = all.map(|one| Box::new(move || run(one)) as ThreadBody).collect();
     match parts.len() {
         1 => parts.remove(0)()?,
-        _ => run_beside(parts)?,
+        _ => run_threads(parts)?,
     }
     Ok(RunReport::default())
 }
@@ -140,17 +140,17 @@ fn processors_to_use(threads: usize) -> Result<Vec<Option<usize>>, Error> {
 /// # Errors
 /// As for [`run`].
 pub fn simulate(config: &SimulateConfig, mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
-    simulate_fitting(config, mains, kind, &|_| Ok(()))
+    simulate_checked(config, mains, kind, &|_| Ok(()))
 }
 
-fn simulate_fitting(
+fn simulate_checked(
     config: &SimulateConfig,
     mains: &Mains,
     kind: StackKind,
-    fits: Fits<'_>,
+    fits: ArgumentCheck<'_>,
 ) -> Result<RunReport, Error> {
     let platform = Arc::new(config.read_platform()?);
-    let shared = Arc::new(SharedGrid::new(config.clone(), platform.clone()));
+    let shared = Arc::new(SharedSimGrid::new(config.clone(), platform.clone()));
     let file = config.deployment.clone().ok_or_else(|| {
         Error::Usage("processes need a deployment file that places them on hosts: 'gridloom simulate -d FILE'".into())
     })?;
@@ -169,7 +169,7 @@ fn simulate_fitting(
     };
     let mut simulation = Simulation::new(platform.clone(), sim_config);
     match (&config.record, &config.replay) {
-        (Some(file), _) => simulation.set_measures(Box::new(Record::create(file)?)),
+        (Some(file), _) => simulation.set_measures(Box::new(Recorder::create(file)?)),
         (None, Some(file)) => simulation.set_measures(Box::new(Replay::read(file)?)),
         (None, None) => {}
     }
@@ -203,7 +203,7 @@ fn simulate_fitting(
                 let was_told_to_end = Box::new(world.end_watch());
                 let why = Some("it panicked".into());
                 let now = Box::new(world.clock());
-                let mut unfinished = Unfinished { spec: told, why, was_told_to_end, now, failed };
+                let mut unfinished = FailureGuard { spec: told, why, was_ended_by_world: was_told_to_end, now, failed };
                 unfinished.why = match main(Process::new(Box::new(world))) {
                     Ok(()) | Err(Error::Process(ProcessError::Ended { .. })) => None,
                     Err(error) => Some(error.to_string()),
@@ -255,14 +255,14 @@ impl IdleWatch {
         let simulation = simulation.clone();
         let watch = move || {
             let mut since = None;
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let (idle, now, waiting) = {
                     let simulation = simulation.lock().unwrap_or_else(PoisonError::into_inner);
                     (simulation.idle(), simulation.now(), simulation.waiting())
                 };
                 let (seen, looks) = since.filter(|(seen, _)| *seen == idle.since).unwrap_or((idle.since, 0));
                 since = Some((seen, looks + 1));
-                if looks + 1 > IDLE_LOOKS && idle.limits > 0 && now > idle.since {
+                if looks + 1 > IDLE_CHECKS && idle.limits > 0 && now > idle.since {
                     let who = waiting.join(", ");
                     gridloom_base::stderr_line!(
                         "gridloom: only timeouts have fired since {} s of virtual time, which is now {} s: {who}; \
@@ -291,23 +291,23 @@ impl Drop for IdleWatch {
 }
 
 /// Real time between two checks of a run.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of successive checks with nothing but timeouts after which the report is made.
-const IDLE_LOOKS: u32 = 10;
+const IDLE_CHECKS: u32 = 10;
 
 /// Reports and notes a process that fails or panics; but not if its world made it end, in a deadlock for
 /// instance: then the deadlock is reported.
-struct Unfinished {
+struct FailureGuard {
     spec: ProcessSpec,
     why: Option<String>,
-    was_told_to_end: Box<dyn Fn() -> bool + Send>,
+    was_ended_by_world: Box<dyn Fn() -> bool + Send>,
     now: Box<dyn Fn() -> Time + Send>,
     failed: Arc<Mutex<Vec<(ProcessSpec, String)>>>,
 }
 
-impl Drop for Unfinished {
+impl Drop for FailureGuard {
     fn drop(&mut self) {
-        if let Some(why) = self.why.take().filter(|_| !(self.was_told_to_end)()) {
+        if let Some(why) = self.why.take().filter(|_| !(self.was_ended_by_world)()) {
             let (ProcessSpec { function, host, .. }, at_s) = (&self.spec, (self.now)().seconds());
             gridloom_base::stderr_line!("gridloom: {function}@{host} failed at {at_s:.6} s: {why}");
             self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((self.spec.clone(), why));
@@ -315,7 +315,7 @@ impl Drop for Unfinished {
     }
 }
 
-fn write_report(path: &Path, report: &RunReport, simulation: &Simulation, shared: &SharedGrid) -> Result<(), Error> {
+fn write_report(path: &Path, report: &RunReport, simulation: &Simulation, shared: &SharedSimGrid) -> Result<(), Error> {
     let summary = crate::SimulationReport {
         seconds: report.seconds,
         trace_hash: report.trace_hash.clone().unwrap_or_default(),

@@ -46,7 +46,7 @@ pub fn read_settings(words: &[String]) -> Result<Vec<String>, Error> {
 }
 
 /// Like [`read_settings`] with the command line, if nothing was read yet.
-pub(super) fn read_at_first() -> Result<(), Error> {
+pub(super) fn read_once() -> Result<(), Error> {
     if with_settings(|settings| settings.are_read) {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub fn setting(name: &str) -> Option<String> {
 }
 
 /// True if the log accepts lines of that level and category.
-pub fn log_wants(level: Level, category: &str) -> bool {
+pub fn log_accepts(level: Level, category: &str) -> bool {
     with_settings(|settings| settings.levels.enables(level, category))
 }
 

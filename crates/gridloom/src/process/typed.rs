@@ -22,12 +22,12 @@ impl Process {
     /// If `M` is not a valid message type: two of its parts have the same name in C.
     pub fn send<M: Message>(&mut self, to: PeerId, message: &M) -> Result<(), ProcessError> {
         let schema = self.types.get::<M>().schema().clone();
-        let is_new = !self.knows(to, schema.hash());
+        let is_new = !self.knows_declaration(to, schema.hash());
         let typed = self.types.get::<M>();
         let encoded = if is_new { typed.encode_described(message) } else { typed.encode(message) };
         let payload = encoded.map_err(|error| wrong(schema.name(), error))?;
         self.send_bytes(to, schema.name(), payload)?;
-        self.introduced(to, schema.hash());
+        self.note_declared(to, schema.hash());
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl Process {
         let kind = self.types.get::<M>().schema().name().to_string();
         self.on_bytes(&kind, move |process, from, letter| {
             let message = process.decode(&letter.kind, &letter.payload);
-            process.keep(letter.payload);
+            process.recycle(letter.payload);
             callback(process, from, message?)
         });
     }
@@ -64,17 +64,17 @@ impl Process {
         let kind = self.types.get::<M>().schema().name().to_string();
         let (from, payload) = self.wait_for(&kind, from, seconds)?;
         let message = self.decode(&kind, &payload);
-        self.keep(payload);
+        self.recycle(payload);
         Ok((from, message?))
     }
 
     /// True if a peer was sent the declaration of a message type, by its hash. For programs that encode messages themselves.
-    pub fn knows(&self, peer: PeerId, hash: u64) -> bool {
+    pub fn knows_declaration(&self, peer: PeerId, hash: u64) -> bool {
         self.types.knows(peer, hash)
     }
 
     /// Notes that a peer was sent the declaration.
-    pub fn introduced(&mut self, peer: PeerId, hash: u64) {
+    pub fn note_declared(&mut self, peer: PeerId, hash: u64) {
         self.types.introduced(peer, hash);
     }
 

@@ -18,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use gridloom_base::{DatumId, NodeId};
 
 /// Reports are seldom later than this.
-const LATE_NS: i64 = 100_000_000;
+const REPORT_DELAY_NS: i64 = 100_000_000;
 
 /// A task or a transfer as measured; nanoseconds from the start of the group.
 #[derive(Clone, Debug)]
 pub(super) struct Measured<'a> {
     pub(super) start_ns: i64,
     pub(super) end_ns: i64,
-    pub(super) what: What<'a>,
+    pub(super) what: Activity<'a>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum What<'a> {
+pub(super) enum Activity<'a> {
     Task {
         server: NodeId,
         reads: &'a [DatumId],
@@ -45,7 +45,7 @@ pub(super) enum What<'a> {
 }
 
 /// Returns the start and end of each task and transfer.
-pub(super) fn agreed(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec<(i64, i64)> {
+pub(super) fn consistent(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec<(i64, i64)> {
     let mut by_end: Vec<usize> = (0..all.len()).collect();
     by_end.sort_by_key(|at| (all[*at].end_ns, *at));
     let order = Order::of(all, &by_end);
@@ -65,7 +65,7 @@ pub(super) fn agreed(all: &[Measured<'_>], slots: &BTreeMap<NodeId, u32>) -> Vec
         }
         let one = &all[at];
         let mut end_ns = latest_end_ns[at];
-        if let What::Task { server, .. } = &one.what
+        if let Activity::Task { server, .. } = &one.what
             && one.start_ns < one.end_ns
             && let Some(slots) = servers.get_mut(server)
         {
@@ -101,15 +101,17 @@ impl Order {
             let one = &all[at];
             let needed = |datum: DatumId, place: NodeId| providers.get(&(datum, place)).copied();
             let mut needs: Vec<usize> = match &one.what {
-                What::Task { server, reads, .. } => reads.iter().filter_map(|datum| needed(*datum, *server)).collect(),
-                What::Transfer { datum, from, .. } => needed(*datum, *from).into_iter().collect(),
-                What::Nothing => Vec::new(),
+                Activity::Task { server, reads, .. } => {
+                    reads.iter().filter_map(|datum| needed(*datum, *server)).collect()
+                }
+                Activity::Transfer { datum, from, .. } => needed(*datum, *from).into_iter().collect(),
+                Activity::Nothing => Vec::new(),
             };
             needs.sort_unstable();
             needs.dedup();
             needs.retain(|before| *before != at);
             order.needs[at] = needs;
-            if let What::Task { server, .. } = &one.what {
+            if let Activity::Task { server, .. } = &one.what {
                 order.reported[at] = last.insert(*server, at);
             }
         }
@@ -136,22 +138,22 @@ fn providers(all: &[Measured<'_>], by_end: &[usize]) -> BTreeMap<(DatumId, NodeI
     let mut made_here: BTreeSet<DatumId> = BTreeSet::new();
     for at in by_end {
         match &all[*at].what {
-            What::Task { server, made, .. } => {
+            Activity::Task { server, made, .. } => {
                 made_here.extend(made);
                 for datum in made {
                     providers.entry((*datum, *server)).or_insert(*at);
                 }
             }
-            What::Transfer { datum, to, .. } => {
+            Activity::Transfer { datum, to, .. } => {
                 providers.entry((*datum, *to)).or_insert(*at);
             }
-            What::Nothing => {}
+            Activity::Nothing => {}
         }
     }
     // If no task here made a datum, its first sender had it before.
     let mut sent: BTreeSet<DatumId> = BTreeSet::new();
     for at in by_end {
-        if let What::Transfer { datum, from, .. } = &all[*at].what
+        if let Activity::Transfer { datum, from, .. } = &all[*at].what
             && !made_here.contains(datum)
             && sent.insert(*datum)
         {
@@ -179,7 +181,7 @@ impl Slots {
         let next = match free {
             Some(next) => next,
             None => match self.next.iter_mut().max() {
-                Some(next) if task.end_ns - next.1 <= LATE_NS => next,
+                Some(next) if task.end_ns - next.1 <= REPORT_DELAY_NS => next,
                 _ => return latest_end_ns,
             },
         };
@@ -206,13 +208,17 @@ mod tests {
     type Call = (u64, i64, i64, Vec<usize>);
 
     fn calls() -> impl Strategy<Value = Vec<Call>> {
-        let call = (0..SERVERS, 1..2_000_000_i64, 0..LATE_NS, prop::collection::vec(1..20_usize, 0..3));
+        let call = (0..SERVERS, 1..2_000_000_i64, 0..REPORT_DELAY_NS, prop::collection::vec(1..20_usize, 0..3));
         prop::collection::vec(call, 1..80)
     }
 
     /// Simulates a run in which call `n` makes datum `n` and transfers take 0.3 ms. Returns tasks and transfers as reported, with
     /// their true starts.
-    fn reported(calls: &[Call], reads: &[Vec<DatumId>], slots: usize) -> Vec<(What<'static>, i64, i64, i64, usize)> {
+    fn reported(
+        calls: &[Call],
+        reads: &[Vec<DatumId>],
+        slots: usize,
+    ) -> Vec<(Activity<'static>, i64, i64, i64, usize)> {
         let (mut free, mut told) = (vec![vec![0; slots]; SERVERS as usize], vec![0; SERVERS as usize]);
         let mut there: BTreeMap<(DatumId, NodeId), i64> = BTreeMap::new();
         let mut all = Vec::new();
@@ -223,7 +229,7 @@ mod tests {
                 let arrived_ns = there.get(&(*read, place)).copied().unwrap_or_else(|| {
                     let maker = NodeId(calls[read.serial as usize].0);
                     let sent_ns = there[&(*read, maker)];
-                    let what = What::Transfer { datum: *read, from: maker, to: place };
+                    let what = Activity::Transfer { datum: *read, from: maker, to: place };
                     all.push((what, sent_ns, sent_ns + 300_000, sent_ns + 300_000 + late_ns / 2, usize::MAX));
                     sent_ns + 300_000
                 });
@@ -235,7 +241,7 @@ mod tests {
             let start_ns = ready_ns.max(free[at][slot]).max(free[at].iter().max().unwrap() - run_ns);
             free[at][slot] = start_ns + run_ns;
             told[at] = told[at].max(start_ns + run_ns + late_ns);
-            let what = What::Task { server: place, reads: &[], made: vec![datum(number)] };
+            let what = Activity::Task { server: place, reads: &[], made: vec![datum(number)] };
             all.push((what, start_ns, start_ns + run_ns, told[at], number));
             there.insert((datum(number), place), start_ns + run_ns);
         }
@@ -254,35 +260,35 @@ mod tests {
                 start_ns: told_ns - (end_ns - start_ns),
                 end_ns: *told_ns,
                 what: match what {
-                    What::Task { server, made, .. } => {
-                        What::Task { server: *server, reads: &reads[*number], made: made.clone() }
+                    Activity::Task { server, made, .. } => {
+                        Activity::Task { server: *server, reads: &reads[*number], made: made.clone() }
                     }
                     other => other.clone(),
                 },
             }).collect();
             let of_servers = (0..SERVERS).map(|server| (NodeId(server), slots as u32)).collect();
-            let dates = agreed(&all, &of_servers);
+            let dates = consistent(&all, &of_servers);
             let mut there: BTreeMap<(DatumId, NodeId), i64> = BTreeMap::new();
             let mut turns: BTreeMap<NodeId, Vec<(i64, i32)>> = BTreeMap::new();
             for (one, (start_ns, end_ns)) in all.iter().zip(&dates) {
                 prop_assert!(*start_ns >= 0 && *end_ns <= one.end_ns);
                 prop_assert_eq!(end_ns - start_ns, one.end_ns - one.start_ns, "durations stay");
                 match &one.what {
-                    What::Task { server, made, .. } => {
+                    Activity::Task { server, made, .. } => {
                         there.extend(made.iter().map(|datum| ((*datum, *server), *end_ns)));
                         turns.entry(*server).or_default().extend([(*start_ns, 1), (*end_ns, -1)]);
                     }
-                    What::Transfer { datum, to, .. } => drop(there.insert((*datum, *to), *end_ns)),
-                    What::Nothing => {}
+                    Activity::Transfer { datum, to, .. } => drop(there.insert((*datum, *to), *end_ns)),
+                    Activity::Nothing => {}
                 }
             }
             for (one, (start_ns, _)) in all.iter().zip(&dates) {
                 match &one.what {
-                    What::Task { server, reads, .. } => {
+                    Activity::Task { server, reads, .. } => {
                         prop_assert!(reads.iter().all(|datum| there[&(*datum, *server)] <= *start_ns));
                     }
-                    What::Transfer { datum, from, .. } => prop_assert!(there[&(*datum, *from)] <= *start_ns),
-                    What::Nothing => {}
+                    Activity::Transfer { datum, from, .. } => prop_assert!(there[&(*datum, *from)] <= *start_ns),
+                    Activity::Nothing => {}
                 }
             }
             for turns in turns.values_mut() {
@@ -297,14 +303,14 @@ mod tests {
     }
 
     fn task(start_ns: i64, end_ns: i64) -> Measured<'static> {
-        Measured { start_ns, end_ns, what: What::Task { server: NodeId(0), reads: &[], made: Vec::new() } }
+        Measured { start_ns, end_ns, what: Activity::Task { server: NodeId(0), reads: &[], made: Vec::new() } }
     }
 
     #[test]
     fn a_task_that_left_its_slot_is_not_moved() {
         const S: i64 = 1_000_000_000;
         let (inner, outer) = (task(S, 2 * S), task(0, 3 * S));
-        assert_eq!(agreed(&[inner, outer], &BTreeMap::from([(NodeId(0), 1)])), [(S, 2 * S), (0, 3 * S)]);
+        assert_eq!(consistent(&[inner, outer], &BTreeMap::from([(NodeId(0), 1)])), [(S, 2 * S), (0, 3 * S)]);
     }
 
     #[test]
@@ -312,9 +318,9 @@ mod tests {
         let moved = |from: u64, to: u64, end_ns: i64| Measured {
             start_ns: end_ns - 1,
             end_ns,
-            what: What::Transfer { datum: datum(1), from: NodeId(from), to: NodeId(to) },
+            what: Activity::Transfer { datum: datum(1), from: NodeId(from), to: NodeId(to) },
         };
-        let dates = agreed(&[moved(0, 1, 5), moved(1, 0, 7), moved(0, 1, 9)], &BTreeMap::new());
+        let dates = consistent(&[moved(0, 1, 5), moved(1, 0, 7), moved(0, 1, 9)], &BTreeMap::new());
         assert_eq!(dates, [(4, 5), (6, 7), (8, 9)]);
     }
 }

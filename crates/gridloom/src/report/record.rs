@@ -10,12 +10,12 @@ use gridloom_core::node::message::{TaskReport, TransferReport};
 use gridloom_map::Plan;
 
 use super::Report;
-use super::dates::{Measured, What, agreed};
-use crate::plan::{Named, PlanRecord, TaskRecord, TransferRecord};
+use super::dates::{Activity, Measured, consistent};
+use crate::plan::{NamedPlan, PlanRecord, TaskRecord, TransferRecord};
 
 /// How a task ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct TaskEnd {
     /// When the client received its report.
     pub(crate) at: Time,
     /// The server that had it last.
@@ -23,7 +23,7 @@ pub(crate) struct Ended {
     pub(crate) report: TaskReport,
 }
 
-impl Ended {
+impl TaskEnd {
     fn error(&self) -> Option<&TaskError> {
         self.report.outcome.as_ref().err()
     }
@@ -31,7 +31,7 @@ impl Ended {
 
 /// Times of a group's mapping and execution.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course {
+pub(crate) struct GroupTimes {
     /// Mapping time, seconds.
     pub(crate) map_s: f64,
     /// Predicted makespan, seconds.
@@ -57,7 +57,7 @@ pub struct GroupProgress {
 
 /// A session's record of a task.
 #[derive(Debug)]
-struct Recorded {
+struct TaskInfo {
     function: String,
     reads: Vec<DatumId>,
 }
@@ -65,13 +65,13 @@ struct Recorded {
 /// A session's record of a group.
 #[derive(Debug)]
 pub(crate) struct GroupRecord {
-    tasks: BTreeMap<TaskId, Recorded>,
+    tasks: BTreeMap<TaskId, TaskInfo>,
     plans: Vec<(Time, PlanRecord)>,
-    homes: Homes,
+    homes: ReturnTransfers,
     /// Where its tasks run according to the latest plan.
     servers: BTreeMap<TaskId, NodeId>,
     /// Ends of its tasks; a task that ran again has several.
-    ends: Vec<Ended>,
+    ends: Vec<TaskEnd>,
     /// Tasks that have ended and will not run again; `failed` has those of them that failed.
     over: BTreeSet<TaskId>,
     failed: BTreeSet<TaskId>,
@@ -82,25 +82,25 @@ pub(crate) struct GroupRecord {
     /// Data whose transfers are recorded here.
     pub(crate) data: Vec<DatumId>,
     /// True if the program can no longer query it.
-    pub(crate) is_unasked: bool,
+    pub(crate) is_unreachable: bool,
     /// True if the program knows of a failure in it: a program that reads one error looks for the others.
-    pub(crate) is_told: bool,
+    pub(crate) is_failure_known: bool,
     /// Set if its call takes a planned place of that declared group, which was planned at that time.
-    pub(crate) takes_place_in: Option<(GroupId, Time)>,
+    pub(crate) follows_plan_of: Option<(GroupId, Time)>,
 }
 
 /// Transfers of results to the client in the first plan. They take place only if the program fetches the results.
 #[derive(Debug, Default)]
-struct Homes {
+struct ReturnTransfers {
     /// Large results, with the planned end of their transfers to the client, seconds from the start of the plan.
     ends_s: Vec<(DatumId, f64)>,
     /// Planned end of everything else.
     others_s: f64,
 }
 
-impl Homes {
-    fn of(plan: &Plan, client: Option<NodeId>, data: &[DatumId]) -> Homes {
-        let mut homes = Homes::default();
+impl ReturnTransfers {
+    fn of(plan: &Plan, client: Option<NodeId>, data: &[DatumId]) -> ReturnTransfers {
+        let mut homes = ReturnTransfers::default();
         let mut others_s = plan.tasks.iter().map(|task| task.end_s).fold(0.0, f64::max);
         for transfer in &plan.transfers {
             // Smaller results are sent without a request.
@@ -110,22 +110,22 @@ impl Homes {
                 others_s = others_s.max(transfer.end_s);
             }
         }
-        Homes { others_s, ..homes }
+        ReturnTransfers { others_s, ..homes }
     }
 }
 
-impl Recorded {
-    fn of(task: &graph::Task) -> Recorded {
-        Recorded { function: task.name().to_string(), reads: task.inputs().collect() }
+impl TaskInfo {
+    fn of(task: &graph::Task) -> TaskInfo {
+        TaskInfo { function: task.name().to_string(), reads: task.inputs().collect() }
     }
 }
 
 impl GroupRecord {
     pub(crate) fn of(group: &graph::Group) -> GroupRecord {
         GroupRecord {
-            tasks: group.tasks.iter().map(|task| (task.id, Recorded::of(task))).collect(),
+            tasks: group.tasks.iter().map(|task| (task.id, TaskInfo::of(task))).collect(),
             plans: Vec::new(),
-            homes: Homes::default(),
+            homes: ReturnTransfers::default(),
             servers: BTreeMap::new(),
             ends: Vec::new(),
             over: BTreeSet::new(),
@@ -135,9 +135,9 @@ impl GroupRecord {
             lost_servers: Vec::new(),
             tasks_again: 0,
             data: Vec::new(),
-            is_unasked: false,
-            is_told: false,
-            takes_place_in: None,
+            is_unreachable: false,
+            is_failure_known: false,
+            follows_plan_of: None,
         }
     }
 
@@ -162,7 +162,7 @@ impl GroupRecord {
         map_ns: u64,
         servers: &BTreeMap<NodeId, String>,
     ) -> PlanRecord {
-        let named = Named {
+        let named = NamedPlan {
             plan,
             client: tasks.first().map(|task| task.client),
             name: &|node| servers.get(&node).cloned().unwrap_or_else(|| node.to_string()),
@@ -172,7 +172,7 @@ impl GroupRecord {
         };
         let record = named.record();
         if self.plans.is_empty() {
-            self.homes = Homes::of(plan, named.client, data);
+            self.homes = ReturnTransfers::of(plan, named.client, data);
         }
         self.plans.push((at, record.clone()));
         self.servers.extend(tasks.iter().copied().zip(plan.tasks.iter().map(|assignment| assignment.server)));
@@ -180,7 +180,7 @@ impl GroupRecord {
         record
     }
 
-    pub(crate) fn task_ended(&mut self, ended: Ended) {
+    pub(crate) fn task_ended(&mut self, ended: TaskEnd) {
         let task = ended.report.task;
         self.over.insert(task);
         if ended.error().is_some() {
@@ -197,7 +197,7 @@ impl GroupRecord {
     }
 
     /// The latest end of a task, which may run again.
-    pub(crate) fn end_of(&self, task: TaskId) -> Option<&Ended> {
+    pub(crate) fn end_of(&self, task: TaskId) -> Option<&TaskEnd> {
         self.ends.iter().rev().find(|ended| ended.report.task == task)
     }
 
@@ -226,7 +226,7 @@ impl GroupRecord {
 
     /// Returns its summary, if it was mapped.
     pub(crate) fn summary(&self) -> Option<Summary> {
-        let (start, plan) = self.plans.first().filter(|_| self.takes_place_in.is_none())?;
+        let (start, plan) = self.plans.first().filter(|_| self.follows_plan_of.is_none())?;
         let end = self.last_end().unwrap_or(*start);
         Some((plan.heuristic.clone(), self.predicted_s(plan), ns_to_seconds(end.since(*start))))
     }
@@ -245,10 +245,10 @@ impl GroupRecord {
     }
 
     /// Returns its times so far, if it was mapped.
-    pub(crate) fn course(&self) -> Option<Course> {
+    pub(crate) fn course(&self) -> Option<GroupTimes> {
         let (_, predicted_s, measured_s) = self.summary()?;
         let (_, plan) = self.plans.first()?;
-        Some(Course { map_s: plan.map_seconds, predicted_s, measured_s: self.has_ended().then_some(measured_s) })
+        Some(GroupTimes { map_s: plan.map_seconds, predicted_s, measured_s: self.has_ended().then_some(measured_s) })
     }
 
     /// When the last of its tasks and transfers ended.
@@ -257,9 +257,9 @@ impl GroupRecord {
     }
 
     /// Notes that the group was only planned: its calls will be groups of their own.
-    pub(crate) fn only_planned(&mut self) {
+    pub(crate) fn mark_only_planned(&mut self) {
         self.tasks.clear();
-        self.homes = Homes::default();
+        self.homes = ReturnTransfers::default();
         self.ended_at = self.plans.first().map(|(at, _)| *at);
     }
 
@@ -297,16 +297,16 @@ impl GroupRecord {
 
     pub(crate) fn first_error(&self) -> Option<TaskError> {
         // A task cut off by the failure of another may be reported before that failure. The cause is the better answer.
-        let errors = || self.ends.iter().filter_map(Ended::error);
+        let errors = || self.ends.iter().filter_map(TaskEnd::error);
         errors().find(|error| !matches!(error, TaskError::DependencyFailed { .. })).or_else(|| errors().next()).cloned()
     }
 
     /// Failures unknown to the program, one line each. Cancelled tasks are left out, and tasks cut off by
     /// another failure.
-    pub(crate) fn untold(&self) -> impl Iterator<Item = String> {
-        let errors = self.ends.iter().filter_map(Ended::error);
+    pub(crate) fn unread_failures(&self) -> impl Iterator<Item = String> {
+        let errors = self.ends.iter().filter_map(TaskEnd::error);
         let news = errors.filter(|error| {
-            !self.is_told && !matches!(error, TaskError::DependencyFailed { .. } | TaskError::Cancelled)
+            !self.is_failure_known && !matches!(error, TaskError::DependencyFailed { .. } | TaskError::Cancelled)
         });
         news.map(|error| error.to_string().lines().next().unwrap_or_default().to_string())
     }
@@ -318,7 +318,7 @@ impl GroupRecord {
 }
 
 /// The nodes on which groups ran.
-pub(crate) struct Setting<'a> {
+pub(crate) struct ReportContext<'a> {
     pub(crate) clients: &'a [NodeId],
     /// Names of all nodes.
     pub(crate) names: &'a BTreeMap<NodeId, String>,
@@ -331,7 +331,7 @@ impl Report {
     pub(crate) fn new<'a>(
         heuristic: &str,
         records: impl Iterator<Item = &'a GroupRecord>,
-        setting: &Setting<'_>,
+        setting: &ReportContext<'_>,
     ) -> Report {
         let name = |node: &NodeId| setting.names.get(node).cloned().unwrap_or_else(|| node.to_string());
         let records: Vec<&GroupRecord> = records.collect();
@@ -354,10 +354,10 @@ impl Report {
             differences: Vec::new(),
             together: 1,
         };
-        let mut dates = agreed_dates(&records, start, setting).into_iter();
+        let mut dates = consistent_dates(&records, start, setting).into_iter();
         let mut next = || dates.next().expect("each end and each transfer has its dates");
         for record in &records {
-            let first = record.plans.first().filter(|_| record.takes_place_in.is_none());
+            let first = record.plans.first().filter(|_| record.follows_plan_of.is_none());
             report.predicted_seconds += first.map_or(0.0, |(_, plan)| record.predicted_s(plan));
             let not_measured = first.into_iter().flat_map(|(_, plan)| plan.not_measured.clone());
             report.not_measured.extend(not_measured);
@@ -400,32 +400,32 @@ impl Report {
 }
 
 /// Returns the start and end in seconds of each task and then each transfer of each record.
-fn agreed_dates(records: &[&GroupRecord], start: Time, setting: &Setting<'_>) -> Vec<(f64, f64)> {
+fn consistent_dates(records: &[&GroupRecord], start: Time, setting: &ReportContext<'_>) -> Vec<(f64, f64)> {
     let measured = |at: Time, run_ns: u64, what| {
         let end_ns = at.0 as i64 - start.0 as i64;
         Measured { start_ns: end_ns - run_ns as i64, end_ns, what }
     };
     let mut all: Vec<Measured<'_>> = Vec::new();
     for record in records {
-        for Ended { at, server, report } in &record.ends {
+        for TaskEnd { at, server, report } in &record.ends {
             let what = match (server, &report.outcome) {
-                (Some(server), Ok(made)) => What::Task {
+                (Some(server), Ok(made)) => Activity::Task {
                     server: *server,
                     reads: record.reads(report.task),
                     made: made.iter().map(|(datum, _)| *datum).collect(),
                 },
                 (Some(server), Err(_)) if report.timing.run_ns > 0 => {
-                    What::Task { server: *server, reads: record.reads(report.task), made: Vec::new() }
+                    Activity::Task { server: *server, reads: record.reads(report.task), made: Vec::new() }
                 }
-                _ => What::Nothing,
+                _ => Activity::Nothing,
             };
             all.push(measured(*at, report.timing.run_ns, what));
         }
         all.extend(record.transfers.iter().map(|(at, moved)| {
             let TransferReport { datum, from, to, run_ns, .. } = *moved;
-            measured(*at, run_ns, What::Transfer { datum, from, to })
+            measured(*at, run_ns, Activity::Transfer { datum, from, to })
         }));
     }
     let seconds = |ns: i64| ns as f64 / 1e9;
-    agreed(&all, setting.slots).into_iter().map(|(start_ns, end_ns)| (seconds(start_ns), seconds(end_ns))).collect()
+    consistent(&all, setting.slots).into_iter().map(|(start_ns, end_ns)| (seconds(start_ns), seconds(end_ns))).collect()
 }

@@ -13,14 +13,14 @@ use gridloom_core::node::Command;
 use gridloom_net::payload::Payload;
 use gridloom_net::threads;
 
-use super::{Asking, Callee, Next, Session};
+use super::{CallbackHandler, GangCallback, Next, Session};
 use crate::{Error, Value};
 
 /// Interval at which the thread checks whether it is still needed: a session that ends does not notify it.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Registers the callee of a call that is about to be sent.
-pub(crate) fn expect_call_backs(session: &Session, task: TaskId, callee: Callee) -> Result<(), Error> {
+pub(crate) fn expect_call_backs(session: &Session, task: TaskId, callee: CallbackHandler) -> Result<(), Error> {
     let mut state = session.state();
     state.call_backs.expect(task, callee);
     if session.is_simulated() || state.call_backs.is_served() {
@@ -38,12 +38,12 @@ pub(crate) fn expect_call_backs(session: &Session, task: TaskId, callee: Callee)
 }
 
 /// Registers where requests of a gang that is about to be sent are delivered.
-pub(crate) fn expect_asking(session: &Session, task: TaskId, to: Sender<Asking>) {
-    session.state().call_backs.expect_asking(task, to);
+pub(crate) fn expect_asking(session: &Session, task: TaskId, to: Sender<GangCallback>) {
+    session.state().call_backs.expect_gang_requests(task, to);
 }
 
 /// Answers a gang's request, so that it continues.
-pub(crate) fn answer(session: &Session, asking: &Asking, text: Vec<u8>) {
+pub(crate) fn answer(session: &Session, asking: &GangCallback, text: Vec<u8>) {
     let answer = Ok(vec![(Meta::Text { size_bytes: text.len() as u64 }, text)]);
     session.command(Command::CalledBack { server: asking.server, task: asking.task, answer });
 }
@@ -59,7 +59,7 @@ pub(crate) fn end_call_backs(session: &Session) {
 
 fn serve(session: &Session) {
     loop {
-        match session.wait(Some(LOOK_AGAIN), |state| state.call_backs.next()) {
+        match session.wait(Some(CHECK_INTERVAL), |state| state.call_backs.next()) {
             Ok(Next::Run(server, call, callee)) => run(session, server, call, &callee),
             Err(Error::TimedOut { .. }) => {}
             Ok(Next::End) => return,
@@ -72,7 +72,7 @@ fn serve(session: &Session) {
 }
 
 /// Runs a callback and sends its result.
-pub(super) fn run(session: &Session, server: NodeId, call: Callback, callee: &Callee) {
+pub(super) fn run(session: &Session, server: NodeId, call: Callback, callee: &CallbackHandler) {
     let Callback { task, callback, values } = call;
     let value = |(meta, bytes): (_, Vec<u8>)| Value::new(meta, Payload::Inline(bytes.into()));
     let values: Result<Vec<Value>, Error> = values.into_iter().map(value).collect();

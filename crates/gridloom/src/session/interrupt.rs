@@ -58,7 +58,7 @@ impl Interrupt {
         self.0.is_set.store(true, Ordering::SeqCst);
         let waits_in = self.0.waits_in.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(backend) = waits_in.and_then(|backend| backend.upgrade()) {
-            backend.stir();
+            backend.wake();
         }
     }
 

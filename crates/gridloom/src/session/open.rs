@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use gridloom_base::NodeId;
 
-use super::parts::{Dropped, Keeps, Launches, ObjectCounts};
+use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
 use crate::Error;
-use crate::attach::AttachConfig;
 use crate::backend::{Backend, NetBackend, SimBackend};
 use crate::local::{LocalConfig, LocalProcesses};
 use crate::simulate::SimulateConfig;
+use crate::testbed_grid::TestbedGridConfig;
 
 /// Number of sessions that this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -110,7 +110,7 @@ fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Erro
     if let Some(config) = SimulateConfig::from_environment(local)? {
         return simulate(config).map(Some);
     }
-    let Some(config) = AttachConfig::from_environment(local)? else { return Ok(None) };
+    let Some(config) = TestbedGridConfig::from_environment(local)? else { return Ok(None) };
     let session = open(NetBackend::connect(&config.agent)?, None)?;
     await_servers(&session, config.servers)?;
     Ok(Some(session))
@@ -118,9 +118,9 @@ fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Erro
 
 fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> Result<Session, Error> {
     let keeps = match backend.simulated() {
-        None => Keeps::Nothing,
-        Some(simulated) if simulated.timeline_path().is_none() => Keeps::Summaries,
-        Some(_) => Keeps::Records,
+        None => Retention::Nothing,
+        Some(simulated) if simulated.timeline_path().is_none() => Retention::Summaries,
+        Some(_) => Retention::Records,
     };
     let inner = Inner {
         number: OPENED.fetch_add(1, Ordering::Relaxed),

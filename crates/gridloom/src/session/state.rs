@@ -13,10 +13,11 @@ use gridloom_core::call::OutputItem;
 use gridloom_core::node::{Event, LogLine};
 
 use super::parts::{
-    Addresses, Asks, Begins, CallBacks, Calls, Directory, Ends, Fetches, Groups, Keeps, Links, Outputs, Whose,
+    Addresses, CallBacks, Calls, Directory, EndNotifications, Fetches, Groups, Links, Outputs, Owner, PendingRequests,
+    Requests, Retention,
 };
 use crate::plan::Basis;
-use crate::report::{Ended, GroupRecord, Report};
+use crate::report::{GroupRecord, Report, TaskEnd};
 
 /// The state of a session.
 #[derive(Default)]
@@ -24,10 +25,10 @@ pub(crate) struct State {
     pub(crate) directory: Directory,
     pub(crate) addresses: Addresses,
     pub(crate) calls: Calls,
-    pub(crate) ends: Ends,
+    pub(crate) ends: EndNotifications,
     pub(crate) fetches: Fetches,
-    pub(crate) asks: Asks,
-    pub(crate) begins: Begins,
+    pub(crate) asks: Requests,
+    pub(crate) begins: PendingRequests,
     pub(crate) groups: Groups,
     pub(crate) links: Links,
     pub(crate) outputs: Outputs,
@@ -42,7 +43,7 @@ pub(super) struct Effects {
     /// Lines for the log.
     pub(super) lines: Vec<LogLine>,
     /// Output of calls, for the listener.
-    pub(super) spoken: Vec<Spoken>,
+    pub(super) outputs: Vec<CallOutput>,
     /// Data in the client's store that nothing needs any more.
     pub(super) forgotten: Vec<DatumId>,
     /// Data found under a name that nobody wants any more.
@@ -51,13 +52,13 @@ pub(super) struct Effects {
 
 /// Output of a call of the session while it runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spoken {
+pub struct CallOutput {
     /// The name of its server.
     pub server: String,
     pub function: String,
     /// Identifies the call within the session.
     pub call: u64,
-    pub saying: OutputItem,
+    pub output: OutputItem,
 }
 
 /// How a call ended.
@@ -74,8 +75,8 @@ pub struct CallEnd {
 }
 
 impl CallEnd {
-    fn new(ended: &Ended, names: &BTreeMap<NodeId, String>) -> CallEnd {
-        let Ended { at, server, report } = ended;
+    fn new(ended: &TaskEnd, names: &BTreeMap<NodeId, String>) -> CallEnd {
+        let TaskEnd { at, server, report } = ended;
         CallEnd {
             server: server.and_then(|server| names.get(&server).cloned()),
             run_s: ns_to_seconds(report.timing.run_ns),
@@ -86,7 +87,7 @@ impl CallEnd {
 }
 
 impl State {
-    pub(super) fn new(keeps: Keeps) -> State {
+    pub(super) fn new(keeps: Retention) -> State {
         State { groups: Groups::new(keeps), ..State::default() }
     }
 
@@ -96,7 +97,7 @@ impl State {
             Event::Log(line) => effects.lines.push(line),
             Event::CallOutput { server, function, said } => {
                 let call = said.task.serial;
-                effects.spoken.push(Spoken { server, function, call, saying: said.item });
+                effects.outputs.push(CallOutput { server, function, call, output: said.item });
             }
             Event::NameResult { request, answer } if self.begins.has(request) => {
                 let (has_ended, unread) = self.begins.on_answer(request, answer);
@@ -140,9 +141,9 @@ impl State {
                 self.paused.remove(&report.task);
                 self.ends.on_end(report.task);
                 match self.calls.on_end(at, server, report) {
-                    Whose::Call => {}
-                    Whose::Abandoned(outputs) => effects.forgotten.extend(outputs),
-                    Whose::Group(report) => self.groups.on_task_ended(at, server, report),
+                    Owner::Call => {}
+                    Owner::Abandoned(outputs) => effects.forgotten.extend(outputs),
+                    Owner::Group(report) => self.groups.on_task_ended(at, server, report),
                 }
             }
             Event::Transferred { at, report } => {
@@ -165,7 +166,7 @@ impl State {
 
     /// Returns the end of a call, plain or in a group. `None` while it is in progress, and for a call that the session does
     /// not know.
-    fn end_of(&self, task: TaskId) -> Option<&Ended> {
+    fn end_of(&self, task: TaskId) -> Option<&TaskEnd> {
         match self.calls.get(task) {
             Some(call) => call,
             None => self.groups.of_task(task)?.end_of(task),
@@ -192,7 +193,7 @@ impl State {
     /// Returns the report of groups that ran as parts of one.
     pub(crate) fn report(&self, heuristic: &str, parts: &[GroupId], client: NodeId, is_simulated: bool) -> Report {
         let records = parts.iter().filter_map(|part| self.groups.records().get(part));
-        Report::new(heuristic, records, &self.directory.setting(&[client], is_simulated))
+        Report::new(heuristic, records, &self.directory.report_context(&[client], is_simulated))
     }
 
     /// Number of calls that have not ended, plain and in launched groups.

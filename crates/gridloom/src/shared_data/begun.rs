@@ -34,7 +34,7 @@ impl Begun {
     }
 
     fn is_done(&self) -> bool {
-        self.session.absorb();
+        self.session.process_events();
         self.session.state().begins.outcome(self.request).is_some()
     }
 
@@ -49,7 +49,7 @@ impl Begun {
     }
 
     fn cancel(&self) {
-        self.session.absorb();
+        self.session.process_events();
         let is_first = {
             let mut state = self.session.state();
             let is_first = state.begins.cancel(self.request);

@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The agent's knowledge of a shared name: see [`SharedData::explain`].
 #[derive(Clone, Debug)]
-pub struct SharedExplained {
+pub struct SharedExplanation {
     /// The latest one first.
     pub versions: Vec<VersionReport>,
     /// Servers that are not stateless and have no copy of the current version, by name: from where each fetches it, or would
@@ -21,7 +21,7 @@ pub struct SharedExplained {
     names: BTreeMap<NodeId, String>,
 }
 
-impl SharedExplained {
+impl SharedExplanation {
     /// Returns the name of a server.
     pub fn name_of(&self, server: NodeId) -> String {
         self.names.get(&server).cloned().unwrap_or_else(|| server.to_string())
@@ -34,18 +34,18 @@ impl SharedData<'_> {
     ///
     /// # Errors
     /// [`Error::Name`] if the name is unknown or invalid, or there is no agent.
-    pub fn explain(&self, name: &str) -> Result<SharedExplained, Error> {
+    pub fn explain(&self, name: &str) -> Result<SharedExplanation, Error> {
         let mut copies: Vec<CopyReport> = Vec::new();
         loop {
             let after = copies.last().map(|last| last.server);
-            let answer = self.ask(NameCommand::Explain { name: name.into(), after }, None)?;
+            let answer = self.request(NameCommand::Explain { name: name.into(), after }, None)?;
             let CatalogAnswer::Explained { versions, copies: more, has_more } = answer else {
                 unreachable!("an explanation explains")
             };
             copies.extend(more);
             if !has_more {
                 let names = self.0.state().directory.names().clone();
-                let mut explained = SharedExplained { versions, copies: Vec::new(), names };
+                let mut explained = SharedExplanation { versions, copies: Vec::new(), names };
                 copies.sort_by_cached_key(|one| explained.name_of(one.server));
                 explained.copies = copies;
                 return Ok(explained);

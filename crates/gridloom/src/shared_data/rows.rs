@@ -52,8 +52,8 @@ impl SharedData<'_> {
         limit: Option<Duration>,
         choose: impl Fn(&Meta) -> Result<(u64, Meta), Error>,
     ) -> Result<Value, Error> {
-        let (handle, holders) = self.find_where_it_is(name, limit)?;
-        self.reading(handle, |handle| {
+        let (handle, holders) = self.find_with_servers(name, limit)?;
+        self.read_and_drop(handle, |handle| {
             let (from_byte, meta) = choose(handle.meta())?;
             self.part_of(handle, &holders, from_byte, meta)
         })
@@ -62,13 +62,13 @@ impl SharedData<'_> {
     /// Fetches the part from the first of the servers that provides it. If none does, fetches the whole value, from
     /// wherever it is by then.
     fn part_of(&self, handle: &Handle, holders: &[NodeId], from_byte: u64, meta: Meta) -> Result<Value, Error> {
-        for server in self.known_first_near(holders) {
-            let part = handle.take_part(server, from_byte, meta.clone());
+        for server in self.known_servers(holders) {
+            let part = handle.part(server, from_byte, meta.clone());
             let got = part.get();
             drop(part);
             self.0.release_dropped();
             match got {
-                Err(Error::Task(error)) if is_of_server(&error) => {}
+                Err(Error::Task(error)) if is_server_failure(&error) => {}
                 got => return got,
             }
         }
@@ -79,8 +79,8 @@ impl SharedData<'_> {
     }
 
     /// Returns those of the servers that this program knows, with the one that runs the program first.
-    fn known_first_near(&self, nodes: &[NodeId]) -> Vec<NodeId> {
-        let near = self.near();
+    fn known_servers(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let near = self.own_server();
         let state = self.0.state();
         let servers = &state.directory.grid().servers;
         let known = nodes.iter().copied().filter(|node| servers.iter().any(|server| server.node == *node));
@@ -91,6 +91,6 @@ impl SharedData<'_> {
 }
 
 /// True if it failed because of its server, or for lack of room there.
-fn is_of_server(error: &TaskError) -> bool {
+fn is_server_failure(error: &TaskError) -> bool {
     matches!(error, TaskError::ServerLost { .. } | TaskError::NotMapped { .. } | TaskError::StoreFull { .. })
 }

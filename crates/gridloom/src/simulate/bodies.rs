@@ -16,7 +16,7 @@ use crate::Error;
 use crate::offer::Offer;
 
 /// Maximum number of bodies that wait for their programs at a time.
-const SIDE_BY_SIDE_MAX: u32 = 64;
+const WAITING_BODIES_MAX: u32 = 64;
 
 /// Runs task bodies in real worker processes, outside virtual time.
 pub(super) struct RealBodies {
@@ -29,7 +29,7 @@ impl RealBodies {
         let config = JobsConfig {
             server_name: "simulation".into(),
             // One body runs at a time, while others wait for answers to their callbacks.
-            slots: SIDE_BY_SIDE_MAX,
+            slots: WAITING_BODIES_MAX,
             definitions: offer.definitions.clone(),
             libraries: offer.libraries.clone(),
             worker_program,
@@ -47,7 +47,7 @@ impl RealBodies {
     }
 
     /// Converts the worker's state, with results taken out of the store.
-    fn halted(&mut self, task: &Task, halt: blocking::Halt) -> Halt {
+    fn convert_halt(&mut self, task: &Task, halt: blocking::Halt) -> Halt {
         let outcome = match halt {
             blocking::Halt::Callback(call) => return Halt::Callback(call),
             blocking::Halt::Ended(outcome) => outcome,
@@ -85,12 +85,12 @@ impl Bodies for RealBodies {
             }
         }
         let halt = self.jobs.run(Arc::new(task.clone()), &self.store);
-        self.halted(task, halt)
+        self.convert_halt(task, halt)
     }
 
     fn go_on(&mut self, task: &Task, answer: CallbackAnswer) -> Halt {
         let halt = self.jobs.answer(task, answer, &self.store);
-        self.halted(task, halt)
+        self.convert_halt(task, halt)
     }
 
     fn give_up(&mut self, task: TaskId) {

@@ -87,11 +87,11 @@ impl SimulateConfig {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
         let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
             .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
-        Ok(Some(config.joined(local)))
+        Ok(Some(config.with_local(local)))
     }
 
     /// Adds the parts of a local grid that the program would have started itself.
-    pub(crate) fn joined(mut self, local: Option<&LocalConfig>) -> SimulateConfig {
+    pub(crate) fn with_local(mut self, local: Option<&LocalConfig>) -> SimulateConfig {
         if let Some(local) = local {
             self.functions.extend(local.functions.iter().cloned());
             self.libraries.extend(local.libraries.iter().cloned());
@@ -172,7 +172,7 @@ impl SimulateConfig {
         let program_starts_s = program_starts(platform)?;
         let upload_limits =
             rates(platform, ("upload_limit", "the maximum rate at which its server sends, such as 100Mbps"))?;
-        let storages = storages(platform)?;
+        let storages = shared_storage(platform)?;
         let seed = self.seed;
         Ok(SimConfig {
             seed,
@@ -200,7 +200,7 @@ fn network_model(name: Option<&str>) -> Result<NetworkModel, Error> {
 }
 
 /// Returns, for each host with storage shared with others, the host of that storage.
-fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
+fn shared_storage(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
     let mut storages = BTreeMap::new();
     for (number, host) in (0..).zip(platform.hosts()) {
         let Some(name) = host.properties.get("storage") else { continue };
@@ -217,18 +217,18 @@ fn storages(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error> {
 
 /// Reads a host property that is a rate, bytes per second.
 fn rates(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
-    figures(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
+    host_numbers(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
 }
 
 /// Reads the start times of programs, seconds, for hosts that set them.
 fn program_starts(platform: &Platform) -> Result<BTreeMap<HostId, f64>, Error> {
     let expected = format!("the time to start a program, such as 4ms, and at most {PROGRAM_START_S_MAX}s");
-    figures(platform, ("program_start", &expected), |text| {
+    host_numbers(platform, ("program_start", &expected), |text| {
         units::time(text).ok().filter(|start_s| (0.0..=PROGRAM_START_S_MAX).contains(start_s))
     })
 }
 
-fn figures(
+fn host_numbers(
     platform: &Platform,
     (key, expected): (&str, &str),
     read: impl Fn(&str) -> Option<f64>,

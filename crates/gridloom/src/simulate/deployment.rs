@@ -11,10 +11,10 @@ use gridloom_process::ProcessSpec;
 use crate::Error;
 
 /// Maximum number of known names that an error lists.
-const NAMES_TOLD: usize = 8;
+const NAMES_LISTED_MAX: usize = 8;
 
 /// Checks whether a process's arguments fit its function, as far as the program's language can tell; returns the reason if not.
-pub type Fits<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
+pub type ArgumentCheck<'a> = &'a dyn Fn(&ProcessSpec) -> Result<(), String>;
 
 #[derive(Debug)]
 pub struct Deployment {
@@ -54,7 +54,7 @@ impl Deployment {
             None => Ok(()),
             Some((process, places)) => {
                 let known: Vec<&str> = platform.hosts().iter().map(|host| host.name.as_str()).collect();
-                let why = format!("the platform has no host '{}'{}", process.host, instead(&process.host, &known));
+                let why = format!("the platform has no host '{}'{}", process.host, known_names(&process.host, &known));
                 Err(self.wrong(why, places.host))
             }
         }
@@ -64,7 +64,7 @@ impl Deployment {
     ///
     /// # Errors
     /// The first function or argument that does not fit.
-    pub fn check_program<F>(&self, mains: &BTreeMap<String, F>, fits: Fits<'_>) -> Result<(), Error> {
+    pub fn check_program<F>(&self, mains: &BTreeMap<String, F>, fits: ArgumentCheck<'_>) -> Result<(), Error> {
         for (process, places) in &self.processes {
             if !mains.contains_key(&process.function) {
                 return Err(self.wrong(unknown_function(mains, &process.function), places.function));
@@ -82,7 +82,7 @@ impl Deployment {
 /// Returns the error text for an unknown function.
 pub(crate) fn unknown_function<F>(mains: &BTreeMap<String, F>, function: &str) -> String {
     let known: Vec<&str> = mains.keys().map(String::as_str).collect();
-    format!("the program has no process function '{function}'{}", instead(function, &known))
+    format!("the program has no process function '{function}'{}", known_names(function, &known))
 }
 
 pub(crate) fn spec(process: &Process) -> ProcessSpec {
@@ -91,9 +91,9 @@ pub(crate) fn spec(process: &Process) -> ProcessSpec {
 }
 
 /// Lists the known names, similar ones first.
-fn instead(name: &str, known: &[&str]) -> String {
+fn known_names(name: &str, known: &[&str]) -> String {
     let near = did_you_mean(&near_names(name, known.iter().copied()));
-    let (told, rest) = known.split_at(known.len().min(NAMES_TOLD));
+    let (told, rest) = known.split_at(known.len().min(NAMES_LISTED_MAX));
     match (told.is_empty(), rest.len()) {
         (true, _) => "; it has none".into(),
         (_, 0) => format!("; it has: {}{near}", told.join(", ")),
@@ -111,7 +111,7 @@ mod tests {
                     [[process]]\nhost = 'b'\nfunction = 'sever'\n";
         let deployment = Deployment::parse(text, "d.toml").unwrap();
         let mut mains = BTreeMap::from([("client".to_string(), ()), ("server".to_string(), ())]);
-        let wrong = |mains: &BTreeMap<String, ()>, fits: Fits<'_>| {
+        let wrong = |mains: &BTreeMap<String, ()>, fits: ArgumentCheck<'_>| {
             deployment.check_program(mains, fits).unwrap_err().to_string()
         };
         assert_eq!(

@@ -17,12 +17,12 @@ use gridloom_sim::Simulation;
 use gridloom_sim::faults::{FaultTargets, Scenario};
 use gridloom_sim::process::ProcessContext;
 
-use super::{Roles, SimulateConfig, check_functions, check_route, populate, strike};
-use crate::report::{GroupRecord, Report, Setting, timeline_html};
+use super::{Roles, SimulateConfig, check_functions, check_route, schedule_faults, start_grid};
+use crate::report::{GroupRecord, Report, ReportContext, timeline_html};
 use crate::{Error, LocalConfig};
 
 /// The state that the processes of a simulation share.
-pub(crate) struct SharedGrid {
+pub(crate) struct SharedSimGrid {
     pub(crate) config: SimulateConfig,
     platform: Arc<Platform>,
     state: Mutex<State>,
@@ -30,11 +30,11 @@ pub(crate) struct SharedGrid {
 
 #[derive(Default)]
 struct State {
-    started: Option<Started>,
-    ended: Ended,
+    started: Option<StartedGrid>,
+    ended: ClosedSessions,
 }
 
-struct Started {
+struct StartedGrid {
     roles: Roles,
     /// Files that describe the servers' functions.
     functions: Vec<PathBuf>,
@@ -43,22 +43,22 @@ struct Started {
 
 /// Contributions of closed sessions to the report.
 #[derive(Default)]
-struct Ended {
+struct ClosedSessions {
     summaries: BTreeMap<GroupId, (String, f64, f64)>,
     groups: BTreeMap<GroupId, GroupRecord>,
     /// Slots of servers.
     slots: BTreeMap<NodeId, u32>,
 }
 
-impl SharedGrid {
-    pub(crate) fn new(config: SimulateConfig, platform: Arc<Platform>) -> SharedGrid {
-        SharedGrid { config, platform, state: Mutex::default() }
+impl SharedSimGrid {
+    pub(crate) fn new(config: SimulateConfig, platform: Arc<Platform>) -> SharedSimGrid {
+        SharedSimGrid { config, platform, state: Mutex::default() }
     }
 
     /// Returns the shared grid of the process that runs code on this thread.
-    pub(crate) fn current() -> Option<(ProcessContext, Arc<SharedGrid>)> {
+    pub(crate) fn current() -> Option<(ProcessContext, Arc<SharedSimGrid>)> {
         let context = ProcessContext::current()?;
-        let shared = context.common()?.clone().downcast::<SharedGrid>().ok()?;
+        let shared = context.common()?.clone().downcast::<SharedSimGrid>().ok()?;
         Some((context, shared))
     }
 
@@ -122,15 +122,15 @@ impl SharedGrid {
             field.agent = (names[0].clone(), host(roles.agent));
             state.started = Some(self.start(simulation, None)?);
         }
-        strike(simulation, scenario, &field, self.config.seed);
+        schedule_faults(simulation, scenario, &field, self.config.seed);
         Ok(())
     }
 
-    fn start(&self, simulation: &mut Simulation, local: Option<&LocalConfig>) -> Result<Started, Error> {
-        let config = self.config.clone().joined(local);
+    fn start(&self, simulation: &mut Simulation, local: Option<&LocalConfig>) -> Result<StartedGrid, Error> {
+        let config = self.config.clone().with_local(local);
         let roles = Roles::new(&self.platform, None)?;
-        let names = populate(simulation, &config, &roles)?;
-        Ok(Started { roles, functions: config.functions, names })
+        let names = start_grid(simulation, &config, &roles)?;
+        Ok(StartedGrid { roles, functions: config.functions, names })
     }
 
     /// Called when a session is closed.
@@ -164,7 +164,7 @@ impl SharedGrid {
         let state = self.state();
         let clients: Vec<NodeId> = state.ended.groups.keys().map(|group| group.client).collect();
         let records = state.ended.groups.values();
-        let setting = Setting { clients: &clients, names: &names, slots: &state.ended.slots, is_simulated: true };
+        let setting = ReportContext { clients: &clients, names: &names, slots: &state.ended.slots, is_simulated: true };
         timeline_html("Simulated groups", &Report::new("the program's heuristics", records, &setting))
     }
 

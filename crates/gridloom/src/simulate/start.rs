@@ -18,14 +18,16 @@ use crate::trace::Tracer;
 use crate::{Error, LocalConfig};
 
 /// Creates a simulation with one client. Returns it with the client and the names of all nodes.
-pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, NodeId, BTreeMap<NodeId, String>), Error> {
+pub(crate) fn start_simulation(
+    config: &SimulateConfig,
+) -> Result<(Simulation, NodeId, BTreeMap<NodeId, String>), Error> {
     let platform = Arc::new(config.read_platform()?);
     let roles = config.roles(&platform)?;
     let mut simulation = Simulation::new(platform.clone(), config.sim_config(&platform)?);
     if let Some(file) = &config.trace {
         simulation.set_observer(Box::new(Tracer::create(file, platform.clone())?));
     }
-    let mut names = populate(&mut simulation, config, &roles)?;
+    let mut names = start_grid(&mut simulation, config, &roles)?;
     let client = simulation.add_client(roles.client, "client");
     names.insert(client, "client".to_string());
     if let Some(scenario) = config.read_faults()? {
@@ -35,7 +37,7 @@ pub(crate) fn simulation_of(config: &SimulateConfig) -> Result<(Simulation, Node
 }
 
 /// Starts the agent and the servers of a grid, and returns their names. Runs bodies if the configuration says so.
-pub(crate) fn populate(
+pub(crate) fn start_grid(
     simulation: &mut Simulation,
     config: &SimulateConfig,
     roles: &Roles,
@@ -108,12 +110,12 @@ fn schedule(simulation: &mut Simulation, scenario: &Scenario, roles: &Roles, see
     scenario.check(&nodes, &hosts, &links).map_err(|error| Error::Input(error.to_string()))?;
     let agent = ("agent".to_string(), host(roles.agent));
     let field = FaultTargets { agent, servers, clients: vec![("client".to_string(), host(roles.client))] };
-    strike(simulation, scenario, &field, seed);
+    schedule_faults(simulation, scenario, &field, seed);
     Ok(())
 }
 
 /// Schedules a scenario's faults; if some are drawn at random, logs all of them.
-pub(crate) fn strike(simulation: &mut Simulation, scenario: &Scenario, field: &FaultTargets, seed: u64) {
+pub(crate) fn schedule_faults(simulation: &mut Simulation, scenario: &Scenario, field: &FaultTargets, seed: u64) {
     let strikes = scenario.strikes(field, &mut SplitMix64::new(seed), simulation.now());
     if scenario.has_random_faults() {
         for strike in &strikes {

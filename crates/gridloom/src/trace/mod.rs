@@ -9,7 +9,7 @@
 //! **Invariant:** memory holds only what has a track, and activities in progress; never finished ones.
 
 mod chrome;
-mod meaning;
+mod decode;
 mod paje;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use gridloom_sim::process::ProcessId;
 use serde_json::{Map, Value as Json, json};
 
 use crate::Error;
-use meaning::Meanings;
+use decode::MessageDecoder;
 
 /// A row of the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -86,7 +86,7 @@ pub(crate) struct Tracer {
     out: BufWriter<File>,
     format: Box<dyn Format>,
     platform: Arc<Platform>,
-    meanings: Meanings,
+    meanings: MessageDecoder,
     /// Groups already named in the file.
     groups: BTreeSet<u32>,
     tracks: u32,
@@ -119,7 +119,7 @@ struct Lanes<K>(Vec<(Track, Option<K>)>);
 
 impl<K: PartialEq> Lanes<K> {
     /// Frees the activity's track and returns it.
-    fn leave(&mut self, key: &K) -> Option<Track> {
+    fn free(&mut self, key: &K) -> Option<Track> {
         let (track, user) = self.0.iter_mut().find(|(_, user)| user.as_ref() == Some(key))?;
         *user = None;
         Some(*track)
@@ -137,7 +137,7 @@ impl Tracer {
             out: BufWriter::new(file),
             format,
             platform,
-            meanings: Meanings::default(),
+            meanings: MessageDecoder::default(),
             groups: BTreeSet::new(),
             tracks: 0,
             faults: None,
@@ -146,11 +146,11 @@ impl Tracer {
             links: BTreeMap::new(),
             transfers: BTreeMap::new(),
         };
-        tracer.format.head(&mut tracer.out).map_err(|error| Error::Input(tracer.cannot(&error)))?;
+        tracer.format.head(&mut tracer.out).map_err(|error| Error::Input(tracer.write_error(&error)))?;
         Ok(tracer)
     }
 
-    fn cannot(&self, error: &io::Error) -> String {
+    fn write_error(&self, error: &io::Error) -> String {
         format!("cannot write the trace to {}: {error}", self.path.display())
     }
 
@@ -171,14 +171,14 @@ impl Tracer {
             Observation::Sent { name, from, to, letter } => {
                 let mut details = Details::new();
                 details.insert("to".into(), self.processes[to.0 as usize].name.clone().into());
-                details.insert("message".into(), self.meanings.of(letter));
+                details.insert("message".into(), self.meanings.decode(letter));
                 let track = self.messages_track(at, from)?;
-                let label = Label { key: &letter_key(name), name: &letter.kind, details };
+                let label = Label { key: &message_key(name), name: &letter.kind, details };
                 self.format.arrow(&mut self.out, at, track, Arrow::Leaves, &label)
             }
             Observation::Received { name, to, kind } => {
                 let track = self.messages_track(at, to)?;
-                let label = Label { key: &letter_key(name), name: kind, details: Details::new() };
+                let label = Label { key: &message_key(name), name: kind, details: Details::new() };
                 self.format.arrow(&mut self.out, at, track, Arrow::Arrives, &label)
             }
             Observation::Node { node, name, host } => {
@@ -200,7 +200,7 @@ impl Tracer {
                 self.format.begin(&mut self.out, at, track, task.name(), &details)
             }
             Observation::TaskEnds { node, task } => {
-                match self.nodes.get_mut(&node).and_then(|tracks| tracks.tasks.leave(&task)) {
+                match self.nodes.get_mut(&node).and_then(|tracks| tracks.tasks.free(&task)) {
                     Some(track) => self.format.end(&mut self.out, at, track),
                     None => Ok(()),
                 }
@@ -214,7 +214,7 @@ impl Tracer {
             }
             Observation::TransferEnds { transfer } => {
                 for link in self.transfers.remove(&transfer).unwrap_or_default() {
-                    let track = self.links.get_mut(&link).and_then(|lanes| lanes.leave(&transfer));
+                    let track = self.links.get_mut(&link).and_then(|lanes| lanes.free(&transfer));
                     self.format.end(&mut self.out, at, track.expect("a transfer has a track on each of its links"))?;
                 }
                 Ok(())
@@ -387,15 +387,15 @@ impl Tracer {
 
 impl Observer for Tracer {
     fn observe(&mut self, at: Time, what: &Observation<'_>) -> Result<(), String> {
-        self.write(at, what).map_err(|error| self.cannot(&error))
+        self.write(at, what).map_err(|error| self.write_error(&error))
     }
 
     fn finish(&mut self, at: Time) -> Result<(), String> {
-        self.end_all(at).map_err(|error| self.cannot(&error))
+        self.end_all(at).map_err(|error| self.write_error(&error))
     }
 }
 
-fn letter_key(MessageName { connection, end, lane, number }: MessageName) -> String {
+fn message_key(MessageName { connection, end, lane, number }: MessageName) -> String {
     match lane {
         Lane::Bulk => format!("m{connection}.{end}.{number}"),
         Lane::Urgent => format!("m{connection}.{end}.u{number}"),

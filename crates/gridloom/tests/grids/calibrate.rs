@@ -45,9 +45,9 @@ fn models_are_as_exact_as_asked_for_within_the_range() {
     let names: Vec<&str> = done.iter().map(|one| one.server.as_str()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     for one in &done {
-        assert!(one.is_reached && one.error.unwrap() <= 0.05 && one.why.is_none(), "{one:?}");
+        assert!(one.reached_goal && one.error.unwrap() <= 0.05 && one.why.is_none(), "{one:?}");
         let (first, last) = (&one.points[0], one.points.last().unwrap());
-        assert_eq!((first.sizes["n"], last.sizes["n"], one.gave_way), (50, 1000, 0));
+        assert_eq!((first.sizes["n"], last.sizes["n"], one.preempted), (50, 1000, 0));
     }
     assert_eq!(told, done.iter().map(|one| one.calls).sum::<usize>());
     // When it ends, the agent knows all of it.
@@ -75,12 +75,12 @@ fn a_range_ends_where_calls_take_too_long_and_has_a_usual_one() {
     let done = grid.calibrate("product", &config, None, &mut silent).unwrap();
     let [one] = &done[..] else { panic!("{done:?}") };
     let longest = one.points.last().unwrap().seconds;
-    assert!(longest > 0.3 && longest < 1.1 && one.is_reached, "{one:?}");
+    assert!(longest > 0.3 && longest < 1.1 && one.reached_goal, "{one:?}");
     assert!(one.why.as_ref().unwrap().contains("larger calls take longer than 1 s"), "{one:?}");
     let config = CalibrateConfig { sizes: BTreeMap::new(), ..config };
     let done = grid.calibrate("product", &config, None, &mut silent).unwrap();
     assert_eq!(done[0].points[0].sizes["n"], 16);
-    assert!(done[0].is_reached, "{done:?}");
+    assert!(done[0].reached_goal, "{done:?}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_range_of_one_size_is_all_that_was_asked_for() {
     let grid = grid("calibrate-fixed");
     let config = CalibrateConfig { sizes: sizes(&[("n", 200, 200)]), ..CalibrateConfig::default() };
     for one in grid.calibrate("product", &config, None, &mut silent).unwrap() {
-        assert!(one.is_reached && one.why.is_none() && one.points.len() == 1, "{one:?}");
+        assert!(one.reached_goal && one.why.is_none() && one.points.len() == 1, "{one:?}");
     }
 }
 
@@ -101,7 +101,7 @@ fn functions_without_a_complexity_are_measured_by_their_bytes_and_texts_have_to_
     assert!(error.contains("argument 'how' is no number") && error.contains("how=VALUE"), "{error}");
     config.set.insert("how".into(), Value::text("twice"));
     let done = grid.calibrate("scaled", &config, None, &mut silent).unwrap();
-    assert!(done.iter().all(|one| one.unit == "B" && one.is_reached), "{done:?}");
+    assert!(done.iter().all(|one| one.unit == "B" && one.reached_goal), "{done:?}");
     let last = done[0].points.last().unwrap();
     assert_eq!((last.size, last.sizes["m"], last.sizes["n"]), (2.0 * 8.0 * 7000.0, 1000, 7));
 }
@@ -117,7 +117,7 @@ fn arguments_may_be_made_by_the_caller() {
     };
     let done = grid.calibrate("product", &config, Some(&mut make), &mut silent).unwrap();
     assert!(
-        done.iter().all(|one| one.is_reached && one.points.last().unwrap().size == 2.0 * 400f64.powi(3)),
+        done.iter().all(|one| one.reached_goal && one.points.last().unwrap().size == 2.0 * 400f64.powi(3)),
         "{done:?}"
     );
 }
@@ -134,11 +134,11 @@ fn who_watches_can_stop_it() {
     let done = grid.calibrate("product", &config, None, &mut third).unwrap();
     assert_eq!((told, done.iter().map(|one| one.calls).sum::<usize>()), (3, 3));
     for one in &done {
-        assert!(!one.is_reached && !one.has_failed && one.why.as_deref() == Some("it was stopped"), "{one:?}");
+        assert!(!one.reached_goal && !one.has_failed && one.why.as_deref() == Some("it was stopped"), "{one:?}");
     }
     // The servers are idle again.
     let again = CalibrateConfig { error: 0.5, ..config };
-    assert!(grid.calibrate("product", &again, None, &mut silent).unwrap().iter().all(|one| one.is_reached));
+    assert!(grid.calibrate("product", &again, None, &mut silent).unwrap().iter().all(|one| one.reached_goal));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
         })
         .unwrap();
     let one = done.remove(0);
-    assert!(one.gave_way > 0 && one.is_reached, "{one:?}");
+    assert!(one.preempted > 0 && one.reached_goal, "{one:?}");
     for point in &one.points {
         assert!((point.seconds * 8e9 / point.size - 1.0).abs() < 0.05, "disturbed: {point:?}");
     }

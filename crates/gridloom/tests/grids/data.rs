@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use gridloom::Grid;
 use gridloom::base::{Dtype, Meta};
-use gridloom::data::{DataError, Datum, DatumStatus, Description, Kind, Memory, Mode, Places, Ties, Uri, Use};
+use gridloom::data::{
+    Argument, DataError, DataPlaces, Datum, DatumStatus, Description, Kind, Memory, Mode, SingleCopyData, Uri,
+};
 use gridloom_net::payload::Payload;
 
 /// A program's memory, accessed by keys.
@@ -46,15 +48,15 @@ fn program() -> Keys {
 #[test]
 fn a_datum_of_one_copy_goes_to_its_server_and_calls_follow() {
     let (grid, names, memory) = (grid("data-ties"), BTreeMap::from([("second".into(), "two".into())]), program());
-    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
+    let places = DataPlaces { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let square = grid.function("kernels/product").unwrap();
     let datum = datum(Mode::UniqueSticky);
-    let uses = || std::iter::once(Use { datum: &datum, argument: "a", is_input: true, is_output: false });
+    let uses = || std::iter::once(Argument { datum: &datum, argument: "a", is_input: true, is_output: false });
     let (one, two) = (places.server("one").unwrap().0, places.server("two").unwrap().0);
-    let ties = Ties::new(&places, &square, None, uses()).unwrap();
+    let ties = SingleCopyData::new(&places, &square, None, uses()).unwrap();
     assert_eq!(ties.server(), Some(two));
     assert_eq!(datum.status(), (DatumStatus::Ready, vec!["two".to_string()]));
-    let refused = Ties::new(&places, &square, Some(one), uses()).err().unwrap();
+    let refused = SingleCopyData::new(&places, &square, Some(one), uses()).err().unwrap();
     assert!(matches!(&refused, DataError::Invalid(why) if why.contains("(GRPC_UNIQUE_STICKY), on server 'two'")));
     let moved = datum.write(&places, &[(Uri::Store("one".into()), Mode::Sticky)]).unwrap_err().to_string();
     assert!(moved.contains("on server 'two' alone"), "{moved}");
@@ -63,11 +65,11 @@ fn a_datum_of_one_copy_goes_to_its_server_and_calls_follow() {
 #[test]
 fn what_a_call_reads_once_is_gone_then() {
     let (grid, names, memory) = (grid("data-once"), BTreeMap::new(), program());
-    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
+    let places = DataPlaces { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let square = grid.function("kernels/product").unwrap();
     let datum = datum(Mode::StrictlyVolatile);
-    let uses = std::iter::once(Use { datum: &datum, argument: "a", is_input: true, is_output: false });
-    let ties = Ties::new(&places, &square, None, uses).unwrap();
+    let uses = std::iter::once(Argument { datum: &datum, argument: "a", is_input: true, is_output: false });
+    let ties = SingleCopyData::new(&places, &square, None, uses).unwrap();
     let meta = Meta::array(Dtype::Float64, &[2, 4]);
     assert!(datum.argument(&places, "kernels/product", "a", &meta).is_ok());
     ties.sent();
@@ -77,7 +79,7 @@ fn what_a_call_reads_once_is_gone_then() {
 #[test]
 fn places_are_read_and_written() {
     let (grid, names, memory) = (grid("data-places"), BTreeMap::new(), program());
-    let places = Places { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
+    let places = DataPlaces { grid: &grid, server_names: Arc::new(names.clone()), memory: &memory };
     let datum = datum(Mode::Sticky);
     let file = Uri::File(support::folder("data-places", &[]).join("x"));
     let outputs = vec![(file.clone(), Mode::Volatile), (Uri::Key("y".into()), Mode::Volatile)];

@@ -178,7 +178,7 @@ fn a_strict_group_refuses_what_differs() {
     let group = grid.group_of(&steps(1, 300), "heft", strict()).unwrap();
     let program = Program::new(&grid, &group);
     let refused = program.one(&program.product, (matrix(200), matrix(200))).unwrap_err();
-    assert!(matches!(&refused, Error::Differs(_)), "{refused}");
+    assert!(matches!(&refused, Error::DiffersFromDeclared(_)), "{refused}");
     assert!(
         refused
             .to_string()
@@ -198,7 +198,7 @@ fn optional_calls_may_never_come() {
     let a = graph.input("a", square(100)).unwrap();
     let parts = graph.call("parts", "kernels/both", [&a]).unwrap();
     graph.call_named("more", "norm", [parts.result("high")], &[], true).unwrap();
-    graph.want(&parts.result("low")).unwrap();
+    graph.want_result(&parts.result("low")).unwrap();
     let group = grid.group_of(&graph, "auto", GraphOptions { is_strict: true, ..GraphOptions::default() }).unwrap();
     let both = group.call(&grid.function("both").unwrap(), [matrix(100)]).unwrap();
     both[0].get().unwrap();
@@ -225,7 +225,7 @@ fn inputs_may_be_results() {
     let program = Program::new(&grid, &group);
     let y = program.one(&program.product, (&made[1], &made[1])).unwrap();
     group.finish().unwrap();
-    assert_eq!(group.described_plan().unwrap().transfers.iter().filter(|t| t.from == "client").count(), 0);
+    assert_eq!(group.declared_plan().unwrap().transfers.iter().filter(|t| t.from == "client").count(), 0);
     drop(y);
     let refused = |inputs: Vec<(String, Handle)>, why: &str| {
         let error =
@@ -241,7 +241,7 @@ fn inputs_may_be_results() {
 fn a_call_has_ended_while_its_result_stays() {
     let grid = grid("graph-submitted");
     let graph = steps(1, 600);
-    let unwanted = GraphOptions { unwanted: vec![gridloom::GraphRef::named("x1")], ..GraphOptions::default() };
+    let unwanted = GraphOptions { not_fetched: vec![gridloom::GraphRef::named("x1")], ..GraphOptions::default() };
     let group = grid.group_of(&graph, "heft", unwanted).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let call = group.submit(&product, (matrix(600), matrix(600)), &[]).unwrap();
@@ -253,7 +253,7 @@ fn a_call_has_ended_while_its_result_stays() {
     // The number that nothing reads has to be sent to the client, but not the matrix.
     let moved = |report: &Report| report.transfers.iter().filter(|moved| moved.to == "client").count();
     assert_eq!(moved(&group.report().unwrap()), 0);
-    let planned = &group.described_plan().unwrap().transfers;
+    let planned = &group.declared_plan().unwrap().transfers;
     assert!(planned.iter().all(|moved| moved.to != "client" || moved.size_bytes == 8), "{planned:?}");
     let plain = grid.group("heft");
     let error = plain.submit(&product, (matrix(6), matrix(6)), &[]).unwrap_err().to_string();
@@ -276,7 +276,7 @@ fn nothing_is_remembered_afterwards() {
     last.wait().unwrap();
     drop(last);
     grid.take_unread(true);
-    assert_eq!(grid.remembered(), (0, 0, 0));
+    assert_eq!(grid.memory_counts(), (0, 0, 0));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn files_are_read_as_written() {
     let args =
         [text.into(), 2.into(), 0.5.into(), gridloom::GraphArg::Truth(true), gridloom::GraphArg::Text("x".into())];
     let made = graph.call_named("c", "m/f", &args, &[("k".into(), 3.into())], true).unwrap();
-    graph.want(&made.result("y")).unwrap();
+    graph.want_result(&made.result("y")).unwrap();
     assert_eq!(Graph::parse("g.json", &graph.to_json()).unwrap(), graph);
 }
 

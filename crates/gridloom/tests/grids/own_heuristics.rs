@@ -38,7 +38,7 @@ fn held_up() -> (Mapping, Receiver<()>, std::sync::mpsc::Sender<()>) {
         let _ = goes.lock().unwrap().recv();
         Ok(all_on_first(problem))
     };
-    (Mapping::own("held-up", heuristic), is_running, go)
+    (Mapping::custom("held-up", heuristic), is_running, go)
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn others_launch_while_a_heuristic_runs_and_who_needs_its_group_waits() {
 fn a_group_that_reads_what_could_not_be_mapped_never_runs() {
     let grid = grid("own-readers");
     let none = |_: &Problem| Err(MapError::Failed { why: "not today".into() });
-    let group = grid.group(Mapping::own("none", none));
+    let group = grid.group(Mapping::custom("none", none));
     let result = record(&grid, &group, None);
     let reader = grid.group("heft");
     let read = record(&grid, &reader, Some(&result));
@@ -107,13 +107,13 @@ fn a_heuristic_that_calls_its_own_session_is_told_what_it_cannot() {
         let (session, told) = (grid.clone(), Arc::new(Mutex::new(Vec::new())));
         let (kept, own) = (told.clone(), Arc::new(Mutex::new(None::<Handle>)));
         let result = own.clone();
-        let mapping = Mapping::own("nosy", move |problem: &Problem| {
+        let mapping = Mapping::custom("nosy", move |problem: &Problem| {
             let tell =
                 |outcome: Result<(), Error>| told.lock().unwrap().push(outcome.map_err(|error| error.to_string()));
             let group = session.group("heft");
             let recorded = record(&session, &group, None);
             tell(group.plan("heft").map(drop));
-            tell(group.plan(Mapping::own("first", |problem: &Problem| Ok(all_on_first(problem)))).map(drop));
+            tell(group.plan(Mapping::custom("first", |problem: &Problem| Ok(all_on_first(problem)))).map(drop));
             tell(group.launch());
             tell(recorded.get().map(drop));
             tell(own.lock().unwrap().as_ref().unwrap().get().map(drop));

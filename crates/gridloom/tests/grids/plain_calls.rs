@@ -4,7 +4,7 @@ use crate::support;
 use std::time::Duration;
 
 use gridloom::base::{Dtype, Meta, TaskError};
-use gridloom::{Arg, Error, Function, Grid, Pending, Value};
+use gridloom::{Arg, Error, Function, Grid, PendingCall, Value};
 
 /// As in LAPACK, a result is between the inputs.
 const FUNCTIONS: &str = r#"
@@ -40,7 +40,7 @@ fn calls_that_are_bound_run_on_their_server() {
     let (grid, function) = grid("bound");
     // The slowest server, which no heuristic would choose.
     let server = grid.servers().servers.iter().find(|server| server.name == "server-3").unwrap().node;
-    let calls: Vec<Pending> = (0..5).map(|_| function.submit_on(server, arguments(), &[], None).unwrap()).collect();
+    let calls: Vec<PendingCall> = (0..5).map(|_| function.submit_on(server, arguments(), &[], None).unwrap()).collect();
     for call in calls {
         assert!(call.end().is_none());
         call.watch().wait(None).unwrap();
@@ -57,7 +57,7 @@ fn ends_are_told_once_and_only_of_calls_that_are_noted() {
     let submit = |limit| function.submit(arguments(), &[], limit).unwrap();
     let silent = submit(None);
     let noted = [submit(None), submit(Some(Duration::from_nanos(1)))];
-    noted.iter().for_each(Pending::note_end);
+    noted.iter().for_each(PendingCall::note_end);
     let mut told = Vec::new();
     grid.await_ends(None, |ended| {
         told.extend_from_slice(ended);

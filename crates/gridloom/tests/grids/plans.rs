@@ -97,7 +97,7 @@ fn negative_times_are_refused() {
 #[test]
 fn a_closure_maps_a_group() {
     let grid = grid("plan-own");
-    let in_turn = Mapping::own("in-turn", |problem: &Problem| {
+    let in_turn = Mapping::custom("in-turn", |problem: &Problem| {
         let mut schedule = Schedule::new(problem);
         for task in 0..problem.task_count() {
             schedule.place(task, task % problem.servers().len());
@@ -121,7 +121,7 @@ fn a_heuristic_that_fails_is_named() {
         assert!(matches!(result.get(), Err(Error::Discarded { .. })));
     };
     let none = |_: &Problem| Err(MapError::Failed { why: "not today".into() });
-    refused(Mapping::own("none", none), "heuristic 'none': not today");
+    refused(Mapping::custom("none", none), "heuristic 'none': not today");
     let early = |problem: &Problem| -> Result<Plan, MapError> {
         let mut schedule = Schedule::new(problem);
         (0..problem.task_count()).for_each(|task| schedule.place(task, 0));
@@ -129,5 +129,5 @@ fn a_heuristic_that_fails_is_named() {
         plan.tasks[2].start_s = 0.0;
         Ok(plan)
     };
-    refused(Mapping::own("early", early), "heuristic 'early' returned an invalid plan: task 2 takes");
+    refused(Mapping::custom("early", early), "heuristic 'early' returned an invalid plan: task 2 takes");
 }

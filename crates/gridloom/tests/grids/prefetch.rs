@@ -166,7 +166,7 @@ fn what_a_described_call_will_read_goes_there_at_once() {
     let a = graph.input("a", matrix().meta().clone()).unwrap();
     let p = graph.call("p", "kernels/product", (&a, &a)).unwrap();
     let q = graph.call("q", "kernels/product", (&p, &p)).unwrap();
-    graph.want(&q).unwrap();
+    graph.want_result(&q).unwrap();
     let group = grid.group_of(&graph, "round-robin", GraphOptions::default()).unwrap();
     let m = matrix();
     let first = product(&grid, &group, &m, &m);

@@ -193,7 +193,7 @@ fn dropping_a_loop_launches_what_is_held() {
     last.wait().unwrap();
     drop(last);
     grid.take_unread(true);
-    assert_eq!(grid.remembered(), (0, 0, 0));
+    assert_eq!(grid.memory_counts(), (0, 0, 0));
 }
 
 #[test]
@@ -293,6 +293,6 @@ fn nothing_waits_for_ever() {
         last.wait().unwrap();
         drop(last);
         grid.take_unread(true);
-        assert_eq!(grid.remembered(), (0, 0, 0), "seed {seed}");
+        assert_eq!(grid.memory_counts(), (0, 0, 0), "seed {seed}");
     }
 }

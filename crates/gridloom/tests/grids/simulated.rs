@@ -318,7 +318,7 @@ fn groups_that_nobody_can_ask_about_are_forgotten() {
     };
     for _ in 0..50 {
         run().1.get().unwrap();
-        let (groups, tasks, data) = grid.remembered();
+        let (groups, tasks, data) = grid.memory_counts();
         assert!(groups <= 2 && tasks <= 200 && data <= 202, "{groups} groups, {tasks} tasks, {data} data");
     }
     // A handle keeps its group's record, which may be needed to explain an error; so does the group, for its report.
@@ -328,10 +328,10 @@ fn groups_that_nobody_can_ask_about_are_forgotten() {
     let (kept, _) = run();
     kept.wait().unwrap();
     run().1.get().unwrap();
-    assert_eq!(grid.remembered().0, 3);
+    assert_eq!(grid.memory_counts().0, 3);
     assert_eq!(kept.report().unwrap().tasks.len(), 100);
     assert_eq!(grid.simulation().unwrap().groups.len(), 53, "a simulation's report tells of all groups");
     drop((handle, kept));
     run().1.get().unwrap();
-    assert_eq!(grid.remembered().0, 1);
+    assert_eq!(grid.memory_counts().0, 1);
 }

@@ -29,7 +29,7 @@ pub unsafe extern "C-unwind" fn grpc_heuristic_define_np(
             ))
         })?;
         let mapping = heuristic.map(|function| {
-            let own = Mapping::own(name, ProgramHeuristic::new(function, context));
+            let own = Mapping::custom(name, ProgramHeuristic::new(function, context));
             if limit.is_zero() { own } else { own.map_timeout(Some(limit)) }
         });
         library.mappings.define(name, mapping)

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use gridloom::Pending;
+use gridloom::PendingCall;
 use gridloom_base::NodeId;
 use gridloom_idl::method::INITIALIZE;
 use gridloom_perf::ServerView;
@@ -50,7 +50,7 @@ impl Library {
 
     /// Ends objects: all are asked to end before the first is waited for. Returns the first error.
     fn end_objects(&self, handles: &[CObjectHandle]) -> Outcome<()> {
-        let ends: Vec<Outcome<Option<Pending>>> = handles.iter().map(|handle| self.end_object(handle)).collect();
+        let ends: Vec<Outcome<Option<PendingCall>>> = handles.iter().map(|handle| self.end_object(handle)).collect();
         let ended: Vec<Outcome<()>> = ends
             .into_iter()
             .map(|end| match end? {
@@ -61,7 +61,7 @@ impl Library {
         ended.into_iter().collect()
     }
 
-    fn end_object(&self, handle: &CObjectHandle) -> Outcome<Option<Pending>> {
+    fn end_object(&self, handle: &CObjectHandle) -> Outcome<Option<PendingCall>> {
         self.objects.find(handle)?;
         if map::keeps_handle(handle.number()) {
             return Ok(None);

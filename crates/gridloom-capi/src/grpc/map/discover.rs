@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use gridloom::data::is_as_made;
+use gridloom::data::reads_same_elements;
 use gridloom::{Function, Graph, GraphArg, GraphOptions, GraphRef, Group, Handle};
 use gridloom_base::{Dtype, Meta, Order};
 
@@ -101,7 +101,8 @@ impl FirstRunResult {
             return Ok(None);
         }
         let mapping = library.mappings.find(heuristic)?;
-        let options = GraphOptions { is_strict: false, inputs: self.earlier.clone(), unwanted: self.unwanted.clone() };
+        let options =
+            GraphOptions { is_strict: false, inputs: self.earlier.clone(), not_fetched: self.unwanted.clone() };
         Ok(Some(library.grid.group_of(&self.graph, mapping, options)?))
     }
 }
@@ -279,7 +280,7 @@ impl Discovery {
         }
         let mut failed = self.failed;
         for number in &self.wanted {
-            if let Err(error) = self.graph.want(&self.results[*number].node) {
+            if let Err(error) = self.graph.want_result(&self.results[*number].node) {
                 failed.get_or_insert(error.into());
             }
         }
@@ -301,8 +302,8 @@ impl Described {
         if self.meta == *wanted {
             return Some((&self.node).into());
         }
-        let is_view =
-            is_as_made(&self.stored_meta, &self.meta, wanted) && self.function.gives_as(&self.stored_meta, wanted);
+        let is_view = reads_same_elements(&self.stored_meta, &self.meta, wanted)
+            && self.function.can_be_read_as(&self.stored_meta, wanted);
         is_view.then(|| GraphArg::View(self.node.clone(), wanted.clone()))
     }
 }

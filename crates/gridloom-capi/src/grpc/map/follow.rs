@@ -398,7 +398,7 @@ impl SecondRun {
         let read = self.guard.reads().into_iter().map(|read| format!("{read}\n"));
         let again = report.as_ref().and_then(mapped_again);
         let report = report.map(|report| std::iter::once(report.to_string()).chain(again).chain(read).collect());
-        let plan = self.group.as_ref().and_then(Group::described_plan);
+        let plan = self.group.as_ref().and_then(Group::declared_plan);
         BlockOutcome { failed: failed.or(self.not_mapped.take()).or(self.differs()), report, plan }
     }
 

@@ -286,7 +286,7 @@ pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
 fn planned(library: &Library, heuristic: &str, discovered: &FirstRunResult) -> BlockReport {
     match discovered.group(library, heuristic) {
         Ok(group) => {
-            let plan = group.and_then(|group| group.described_plan());
+            let plan = group.and_then(|group| group.declared_plan());
             BlockReport { failed: None, report: plan.as_ref().map(|plan| format!("{plan}\n")), plan }
         }
         Err(failed) => {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::chares::ELEMENT_FUNCTION;
-use gridloom::chares::Places;
+use gridloom::chares::ElementPlacement;
 use gridloom::{SimulateConfig, SimulationReport};
 use gridloom_base::limits::CHARES_MAX;
 use gridloom_base::stderr_line;
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let file = match &options.deployment {
         Some(file) => absolute(file)?,
         None => {
-            let places = Places { balance: options.balance.clone(), ..Places::default() };
+            let places = ElementPlacement { balance: options.balance.clone(), ..ElementPlacement::default() };
             let text = deployment_text(&platform, &options.platform, options.number, places)?;
             let file = folder.0.join("elements.toml");
             std::fs::write(&file, text).with_context(|| file.display().to_string())?;

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use gridloom::chares::{Bounds, Changing, Epochs, Generation, Request, RunFile};
+use gridloom::chares::{ElementLimits, Generation, ResizeRequest, Resizing, RunDescription, RunFolder};
 use gridloom_base::limits::PROCESSING_ELEMENTS_MAX;
 use gridloom_base::stderr_line;
 use gridloom_net::process::processors;
@@ -36,7 +36,7 @@ const DESCRIPTORS_OWN: u64 = 64;
 pub(super) struct ElementChanges<'a> {
     /// Folder through which the command and the elements communicate. Removed at the end.
     folder: OwnFolder,
-    epochs: Epochs,
+    epochs: RunFolder,
     bell: File,
     elements: &'a Elements,
     program: &'a [String],
@@ -46,7 +46,7 @@ pub(super) struct ElementChanges<'a> {
     /// Numbers of elements that are no longer part of the program, but whose processes have not ended yet.
     leaving: BTreeSet<usize>,
     /// Pending request of the first element, and the deadline for removed elements to end.
-    pending_request: Option<(Request, Instant)>,
+    pending_request: Option<(ResizeRequest, Instant)>,
     /// How many more killed elements are replaced. The others return to a checkpoint in memory.
     replacements_left: u32,
     /// Number of elements in each epoch.
@@ -54,22 +54,22 @@ pub(super) struct ElementChanges<'a> {
 }
 
 /// Creates the folder of a run. Returns it, with the data about it that elements get.
-pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFolder, Changing)> {
+pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFolder, Resizing)> {
     let folder = OwnFolder::new(FOLDER_NAME)?;
-    let epochs = Epochs::new(&folder.0);
-    mkfifoat(CWD, epochs.bell(), Mode::RUSR | Mode::WUSR).with_context(|| epochs.bell().display().to_string())?;
+    let epochs = RunFolder::new(&folder.0);
+    mkfifoat(CWD, epochs.pipe(), Mode::RUSR | Mode::WUSR).with_context(|| epochs.pipe().display().to_string())?;
     let bounds = bounds(elements, is_in_memory)?;
-    let changing = Changing { folder: text_of(&folder.0)?, bounds };
+    let changing = Resizing { folder: text_of(&folder.0)?, bounds };
     Ok((folder, changing))
 }
 
-fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
+fn bounds(elements: &Elements, is_in_memory: bool) -> Result<ElementLimits> {
     let Elements { number, ppn, sites, binds, .. } = *elements;
     let (number, sites) = (number as u32, sites as u32);
     if ppn > 1 {
         let why =
             format!("with --ppn {ppn} elements are threads of processes, which cannot be replaced: leave --ppn out");
-        return Ok(Bounds { least: number, most: number, why_least: why.clone(), why_most: why });
+        return Ok(ElementLimits { least: number, most: number, why_least: why.clone(), why_most: why });
     }
     let (least, why_least) = match (sites, is_in_memory) {
         (2.., _) => (sites, format!("each of the {sites} sites of --sites has an element")),
@@ -90,7 +90,7 @@ fn bounds(elements: &Elements, is_in_memory: bool) -> Result<Bounds> {
         ),
         false => (PROCESSING_ELEMENTS_MAX, "that is the limit of a run".to_string()),
     };
-    Ok(Bounds { least, most: most as u32, why_least, why_most })
+    Ok(ElementLimits { least, most: most as u32, why_least, why_most })
 }
 
 impl<'a> ElementChanges<'a> {
@@ -101,15 +101,15 @@ impl<'a> ElementChanges<'a> {
         asked: &'a OwnFolder,
         left: u32,
     ) -> Result<ElementChanges<'a>> {
-        let epochs = Epochs::new(&folder.0);
+        let epochs = RunFolder::new(&folder.0);
         epochs.clear()?;
-        let changing = elements.places.changing.as_ref().context("elements are told of changes")?;
+        let changing = elements.places.resizing.as_ref().context("elements are told of changes")?;
         let (number, bounds) = (elements.number as u32, changing.bounds.clone());
-        epochs.describe(&RunFile { program: program.to_vec(), elements: number, bounds })?;
+        epochs.describe(&RunDescription { program: program.to_vec(), elements: number, bounds })?;
         let bell = || {
-            OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(epochs.bell())
+            OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(epochs.pipe())
         };
-        let bell = bell().with_context(|| epochs.bell().display().to_string())?;
+        let bell = bell().with_context(|| epochs.pipe().display().to_string())?;
         let generation = Generation { elements: hosts_of(elements, elements.number), ..Generation::default() };
         let (leaving, asked_for, counts) = (BTreeSet::new(), None, vec![elements.number as u32]);
         Ok(ElementChanges {
@@ -146,7 +146,7 @@ impl<'a> ElementChanges<'a> {
     }
 
     /// Applies a request for another number of elements. Returns the elements to start.
-    fn resize(&mut self, request: Request) -> Result<Vec<Deployed>, Error> {
+    fn resize(&mut self, request: ResizeRequest) -> Result<Vec<Deployed>, Error> {
         let (before, number) = (self.generation.elements.len(), request.elements as usize);
         let epoch = self.generation.epoch + 1;
         let elements = hosts_of(self.elements, number);
@@ -158,8 +158,8 @@ impl<'a> ElementChanges<'a> {
             restart: Some(request.restart),
             ..Generation::default()
         })?;
-        if self.epochs.wanted().map_err(usage)? == Some(request.elements) {
-            self.epochs.settle().map_err(usage)?;
+        if self.epochs.requested_elements().map_err(usage)? == Some(request.elements) {
+            self.epochs.clear_request().map_err(usage)?;
         }
         // The new epoch starts from these checkpoint files, so the worst case is that files remain until the end.
         if let Err(error) = self.epochs.delete_parts_before(saved_in) {

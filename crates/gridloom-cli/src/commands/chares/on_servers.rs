@@ -44,7 +44,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     let grid = Grid::connect(&agent)?;
     let function = find(&grid, name)?;
     grid.listen(move |spoken| {
-        if let OutputItem::Text { is_error, text } = &spoken.saying {
+        if let OutputItem::Text { is_error, text } = &spoken.output {
             text.lines().for_each(|line| print_line_of_element(output_format, *is_error, line));
         }
     });

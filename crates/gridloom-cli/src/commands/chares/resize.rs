@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use gridloom::chares::{Epochs, RunFile};
+use gridloom::chares::{RunDescription, RunFolder};
 
 use super::FOLDER_NAME;
 use crate::commands::print_text;
@@ -36,8 +36,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A running program.
 struct Run {
     process: u32,
-    epochs: Epochs,
-    file: RunFile,
+    epochs: RunFolder,
+    file: RunDescription,
 }
 
 impl Run {
@@ -58,12 +58,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Ok(now == number)
     };
     if has(number)? {
-        epochs.settle()?;
+        epochs.clear_request()?;
         print_text(&format!("run {process} has {number} elements\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !epochs.want(number)? {
-        let wanted = epochs.wanted()?.map_or("another number of".into(), |wanted| wanted.to_string());
+    if !epochs.request_elements(number)? {
+        let wanted = epochs.requested_elements()?.map_or("another number of".into(), |wanted| wanted.to_string());
         bail!("run {process} will already continue with {wanted} elements at its next checkpoint: wait for that");
     }
     loop {
@@ -71,13 +71,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             print_text(&format!("run {process} continues with {number} elements\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(why) = epochs.refused()? {
+        if let Some(why) = epochs.refusal()? {
             bail!("run {process} cannot continue with {number} elements: {why}");
         }
-        ensure!(epochs.ring()?, "run {process} has ended");
+        ensure!(epochs.notify()?, "run {process} has ended");
         ensure!(!epochs.is_over()?, "run {process} has ended");
-        let is_wanted = epochs.wanted()? == Some(number);
-        if !is_wanted && epochs.refused()?.is_none() && !has(number)? {
+        let is_wanted = epochs.requested_elements()? == Some(number);
+        if !is_wanted && epochs.refusal()?.is_none() && !has(number)? {
             bail!("run {process} will no longer continue with {number} elements: another resize has replaced this one");
         }
         thread::sleep(POLL_INTERVAL);
@@ -117,9 +117,9 @@ fn runs() -> Result<Vec<Run>> {
         let process = name.to_str().and_then(|name| name.strip_prefix(prefix.as_str()));
         let Some(process) = process.and_then(|process| process.trim_end_matches('x').parse().ok()) else { continue };
         let is_own = entry.metadata().is_ok_and(|of| of.is_dir() && of.uid() == rustix::process::geteuid().as_raw());
-        let epochs = Epochs::new(entry.path());
+        let epochs = RunFolder::new(entry.path());
         // A command that was killed leaves its folder behind.
-        if !is_own || !epochs.ring()? {
+        if !is_own || !epochs.notify()? {
             continue;
         }
         if let Some(file) = epochs.description()? {

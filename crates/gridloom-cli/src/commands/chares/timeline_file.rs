@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use gridloom::chares::{Records, keep_record, monotonic_ns, write_elements};
+use gridloom::chares::{Records, keep_record, monotonic_ns, write_element_trace};
 use gridloom_base::limits::CHARE_EVENTS_MAX;
 use gridloom_base::stderr_line;
 
@@ -41,7 +41,7 @@ impl TimelineFile {
 
     /// Writes the records of the elements into the file; `elements` has the number of elements of each run.
     pub fn write(&self, elements: &[u32]) -> Result<()> {
-        let lacks = write_elements(&self.file, &self.folder.0, elements, self.began_ns)?;
+        let lacks = write_element_trace(&self.file, &self.folder.0, elements, self.began_ns)?;
         let file = self.file.display();
         if lacks.events > 0 {
             stderr_line!(

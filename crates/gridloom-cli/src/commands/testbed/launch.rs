@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::{AttachConfig, BUILTIN_LINALG, GRID_ROLES, Roles, default_python, program_path, why_no_linalg};
+use gridloom::{BUILTIN_LINALG, GRID_ROLES, Roles, TestbedGridConfig, default_python, program_path, why_no_linalg};
 use gridloom_net::identity;
 use gridloom_platform::deployment::{self, Process};
 use gridloom_platform::{HostId, Platform};
@@ -319,7 +319,7 @@ impl Common {
             spec.services.push(Launch { computes: true, ..server });
         }
         spec.environment = environment;
-        let attach = AttachConfig { agent, servers: roles.servers.len(), functions: self.offering.functions()? };
+        let attach = TestbedGridConfig { agent, servers: roles.servers.len(), functions: self.offering.functions()? };
         spec.environment.push(attach.to_environment());
         Ok(spec)
     }

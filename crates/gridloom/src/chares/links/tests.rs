@@ -80,7 +80,7 @@ impl ProcessWorld for Slow {
 #[test]
 fn an_element_whose_entry_method_runs_long_is_waited_for_after_a_loss() {
     let elements = vec![(String::new(), 0); 2];
-    let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
+    let mut links = Links::new(ElementPlacement { elements, ..ElementPlacement::default() }, 1, Early::new());
     let slow = |waits| Slow { spec: ProcessSpec::default(), now: Time(0), waits };
     let why = links.connect(&mut slow(9), || Ok(false)).unwrap_err();
     assert_eq!(why.to_string(), "element 1 was lost before the program ended: it did not connect within 30 s");
@@ -91,10 +91,10 @@ fn an_element_whose_entry_method_runs_long_is_waited_for_after_a_loss() {
 #[test]
 fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
-    let mut links = Links::new(Places { elements, ..Places::default() }, 1, Early::new());
-    links.due.push_back((Pe(1), Arrival::Closed("it has closed".into())));
+    let mut links = Links::new(ElementPlacement { elements, ..ElementPlacement::default() }, 1, Early::new());
+    links.due.push_back((Pe(1), Received::Closed("it has closed".into())));
     assert!(links.check_open(|from| links.has_letters(from)).is_err());
-    links.held.insert((Time(1), 1), (Pe(1), Arrival::Letter(Vec::new())));
+    links.delayed.insert((Time(1), 1), (Pe(1), Received::Letter(Vec::new())));
     links.check_open(|from| links.has_letters(from)).unwrap();
 }
 
@@ -102,7 +102,7 @@ fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
 fn an_element_is_lost_as_soon_as_one_of_several_connections_ends_without_a_goodbye() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["stripe=2".parse().unwrap()];
-    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut links = Links::new(ElementPlacement { elements, filters, ..ElementPlacement::default() }, 1, Early::new());
     let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 0 };
     let mut element = Element::new(Pe(0), std::sync::Arc::new(links.places.elements()));
     (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
@@ -120,7 +120,7 @@ fn an_element_is_lost_as_soon_as_one_of_several_connections_ends_without_a_goodb
 fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["stripe=2".parse().unwrap()];
-    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut links = Links::new(ElementPlacement { elements, filters, ..ElementPlacement::default() }, 1, Early::new());
     let mut world = Slow { spec: ProcessSpec::default(), now: Time(5), waits: 0 };
     (0..2).for_each(|way| links.join(Pe(1), way, PeerId(way as u64)));
     let letter = |peer, kind: &str, payload: &[u8]| Incoming::Message {
@@ -137,8 +137,8 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
     for incoming in [letter(0, RECORDS, &number(0)), letter(0, GOODBYE, b""), closed(0)] {
         links.on_incoming(&mut world, incoming).unwrap();
     }
-    let came = links.due.iter().chain(links.held.values());
-    let are_letters: Vec<bool> = came.map(|(_, came)| matches!(came, Arrival::Letter(_))).collect();
+    let came = links.due.iter().chain(links.delayed.values());
+    let are_letters: Vec<bool> = came.map(|(_, came)| matches!(came, Received::Letter(_))).collect();
     assert_eq!(are_letters, [true, true, false]);
     let why = links.check_open(|_| false).unwrap_err().to_string();
     assert_eq!(why, "element 1 was lost before the program ended: it has closed it");
@@ -146,12 +146,12 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
 
 #[test]
 fn an_element_that_leaves_a_letter_out_is_lost() {
-    let mut ways = Ways::of(2);
+    let mut ways = Connections::of(2);
     (0..2).for_each(|way| ways.peers[way] = Some(PeerId(way as u64)));
     ways.stripes.as_mut().unwrap().reorder(1_u64.to_le_bytes().to_vec()).unwrap();
-    (0..2).for_each(|peer| ways.parts(PeerId(peer)));
-    assert_eq!(ways.closes(PeerId(0), "its end".into()), None);
-    let why = ways.closes(PeerId(1), "its end".into()).unwrap();
+    (0..2).for_each(|peer| ways.on_goodbye(PeerId(peer)));
+    assert_eq!(ways.on_closed(PeerId(0), "its end".into()), None);
+    let why = ways.on_closed(PeerId(1), "its end".into()).unwrap();
     assert_eq!(why, "it has not sent its batch 0, but later ones: its end");
 }
 
@@ -159,7 +159,7 @@ fn an_element_that_leaves_a_letter_out_is_lost() {
 fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["compress".parse().unwrap()];
-    let mut links = Links::new(Places { elements, filters, ..Places::default() }, 1, Early::new());
+    let mut links = Links::new(ElementPlacement { elements, filters, ..ElementPlacement::default() }, 1, Early::new());
     let mut world = Slow { spec: ProcessSpec::default(), now: Time(0), waits: 1 };
     links.connect(&mut world, || Ok(false)).unwrap();
     // Seven bytes of a block whose header claims 4 GiB of uncompressed data, and the time.

@@ -10,15 +10,15 @@ use gridloom_base::limits::REMAP_PART_MAX;
 use gridloom_base::{DatumId, NodeId};
 use gridloom_core::graph::{self, Argument, Source};
 
-use super::{Matching, Places};
+use super::{Matching, PlannedPlaces};
 use crate::Error;
 use crate::plan::PlanRecord;
 
 /// State of repeated mapping.
 #[derive(Default)]
-pub(super) struct Again {
+pub(super) struct Remapping {
     /// True while another thread maps.
-    is_asked: bool,
+    is_mapping: bool,
     times: u32,
     /// Time of the earliest next mapping, seconds of the session's clock.
     pause_until: f64,
@@ -27,33 +27,33 @@ pub(super) struct Again {
 }
 
 /// Calls that were not made yet: their numbers, and the group that they form.
-pub(crate) struct Left {
+pub(crate) struct RemainingCalls {
     numbers: Vec<usize>,
     pub(crate) group: graph::Group,
 }
 
 impl Matching {
     /// Returns the remaining calls if it pays off to map them again now and no thread does.
-    pub(crate) fn left_if_it_pays(&mut self, now: f64) -> Option<Left> {
+    pub(crate) fn remaining_if_worthwhile(&mut self, now: f64) -> Option<RemainingCalls> {
         let left_s = self.left_seconds();
         let map_s = self.again.last.as_ref().map_or(&self.plan, |(_, plan)| plan).map_seconds;
         if now < self.again.pause_until || map_s > REMAP_PART_MAX * left_s {
             return None;
         }
-        let left = self.left()?;
+        let left = self.take_remaining()?;
         self.again.pause_until = now + REMAP_PART_MAX * left_s * f64::from(self.again.times).exp2();
         self.again.times += 1;
         Some(left)
     }
 
     /// Returns the remaining calls and marks them as being mapped; `None` if there are none, or another thread maps them.
-    pub(crate) fn left(&mut self) -> Option<Left> {
-        if self.again.is_asked {
+    pub(crate) fn take_remaining(&mut self) -> Option<RemainingCalls> {
+        if self.again.is_mapping {
             return None;
         }
         let mut numbers: Vec<usize> = self.open.values().flatten().copied().collect();
         numbers.sort_unstable();
-        let tasks: Vec<graph::Task> = numbers.iter().map(|number| self.as_it_will_come(*number)).collect();
+        let tasks: Vec<graph::Task> = numbers.iter().map(|number| self.with_real_inputs(*number)).collect();
         if tasks.is_empty() {
             return None;
         }
@@ -67,12 +67,12 @@ impl Matching {
             sources.extend(meta.map(|meta| (datum, Source { meta: meta.clone(), at: Vec::new() })));
         }
         let wanted = self.resolved.group.wanted.iter().copied().filter(|datum| made.contains(datum)).collect();
-        self.again.is_asked = true;
-        Some(Left { numbers, group: graph::Group { id: self.group(), tasks, sources, wanted } })
+        self.again.is_mapping = true;
+        Some(RemainingCalls { numbers, group: graph::Group { id: self.group(), tasks, sources, wanted } })
     }
 
     /// Returns a declared call, with the passed data in place of declared inputs.
-    fn as_it_will_come(&self, number: usize) -> graph::Task {
+    fn with_real_inputs(&self, number: usize) -> graph::Task {
         let mut task = self.resolved.group.tasks[number].clone();
         for arg in &mut task.args {
             if let Argument::Datum(datum) = arg
@@ -85,12 +85,12 @@ impl Matching {
     }
 
     /// Ends a repeated mapping. If it has succeeded, further calls use the new plan.
-    pub(crate) fn mapped_again(&mut self, left: Left, plan: Result<&PlanRecord, ()>) -> Result<(), Error> {
-        self.again.is_asked = false;
+    pub(crate) fn mapped_again(&mut self, left: RemainingCalls, plan: Result<&PlanRecord, ()>) -> Result<(), Error> {
+        self.again.is_mapping = false;
         let Ok(plan) = plan else { return Ok(()) };
         let made = left.group.tasks.iter().flat_map(|task| &task.outputs).map(|output| output.datum);
         let data = left.group.sources.keys().copied().chain(made);
-        let places = Places::of(self.group().client, data, plan)?;
+        let places = PlannedPlaces::of(self.group().client, data, plan)?;
         for (number, server) in left.numbers.iter().zip(places.servers) {
             self.places.servers[*number] = server;
         }

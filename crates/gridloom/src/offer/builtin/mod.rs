@@ -13,7 +13,7 @@ use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
 
 use super::Offer;
-use super::compile::places;
+use super::compile::library_folders;
 use crate::Error;
 
 /// Prefix of the name of a built-in description in a list of files: `builtin:lapack`.
@@ -101,7 +101,7 @@ pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Erro
     }
     let named: Vec<PathBuf> = named.iter().cloned().chain(variable).collect();
     // If a BLAS is named, no other is searched.
-    let folders = if has_blas { Vec::new() } else { places() };
+    let folders = if has_blas { Vec::new() } else { library_folders() };
     offer_from(builtin, named, &folders)
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn check_named_blas() -> Result<(), Error> {
 }
 
 /// True if a library that looks like a BLAS is named, or found under a usual name.
-pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
-    let places = places();
+pub(crate) fn has_blas(named: &[PathBuf]) -> bool {
+    let places = library_folders();
     blas_variable().is_some()
         || named.iter().any(|path| has_word(path, "blas"))
         || find(LINALG).is_ok_and(|linalg| linalg.libraries.iter().any(|name| in_folders(name, &places).is_some()))
@@ -126,7 +126,7 @@ pub(crate) fn finds_blas(named: &[PathBuf]) -> bool {
 
 /// Returns why [`crate::BUILTIN_LINALG`] cannot be offered here; `None` if a library that looks like a BLAS is named or found.
 pub fn why_no_linalg(named: &[PathBuf]) -> Option<Error> {
-    if finds_blas(named) { None } else { builtin_offer(LINALG, &[]).err() }
+    if has_blas(named) { None } else { builtin_offer(LINALG, &[]).err() }
 }
 
 fn blas_variable() -> Option<PathBuf> {

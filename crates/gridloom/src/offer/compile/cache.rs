@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use gridloom_base::Fnv;
 use rustix::fs::{FlockOperation, flock};
 
-use super::{LIBRARY, Made, Recipe};
+use super::{Build, CompiledLibrary, LIBRARY};
 use crate::Error;
 
 const FOLDER_VARIABLE: &str = "GRIDLOOM_CACHE";
@@ -26,7 +26,7 @@ const KEEP: Duration = Duration::from_secs(90 * 24 * 3600);
 ///
 /// # Errors
 /// If no folder is writable, or the library cannot be made.
-pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
+pub(super) fn library_of(recipe: &Build) -> Result<CompiledLibrary, Error> {
     let folder = usual_folder().ok_or_else(|| {
         recipe.wrong(&format!("no folder for compiled libraries: neither {FOLDER_VARIABLE} nor HOME is set"))
     })?;
@@ -42,7 +42,7 @@ pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     flock(&lock, FlockOperation::LockExclusive).map_err(|error| wrong(error.into()))?;
     lock.set_modified(SystemTime::now()).map_err(wrong)?;
     if let Some(library) = kept(&entry) {
-        return Ok(Made { library, warnings: String::new() });
+        return Ok(CompiledLibrary { library, warnings: String::new() });
     }
     let new = entry.join("new");
     // Left by a process that was killed.
@@ -54,7 +54,7 @@ pub(super) fn library_of(recipe: &Recipe) -> Result<Made, Error> {
     })?;
     let library = keep(&entry, &new, &inputs).map_err(wrong)?;
     remove_old(&folder);
-    Ok(Made { library, warnings })
+    Ok(CompiledLibrary { library, warnings })
 }
 
 /// Returns `GRIDLOOM_CACHE`, or the default folder of the user; `None` if there is no home folder.
@@ -66,12 +66,12 @@ fn usual_folder() -> Option<PathBuf> {
     std::path::absolute(&folder).ok()
 }
 
-fn key(recipe: &Recipe) -> u64 {
+fn key(recipe: &Build) -> u64 {
     let mut hash = Fnv::default();
     hash.text(env!("CARGO_PKG_VERSION"));
     hash.text(&recipe.source);
     hash.text(recipe.source_name);
-    let words = recipe.compile.iter().chain(&recipe.link).chain(&recipe.link_behind);
+    let words = recipe.compile.iter().chain(&recipe.link).chain(&recipe.link_after);
     for word in words.map(|word| word.as_os_str()).chain([recipe.folder.as_os_str()]) {
         hash.number(word.len() as u64);
         word.as_bytes().iter().for_each(|byte| hash.byte(*byte));

@@ -55,7 +55,7 @@ impl Libraries {
     }
 
     fn by_name(&mut self, name: &str, own: &[PathBuf]) -> Result<(), String> {
-        let places: Vec<PathBuf> = own.iter().cloned().chain(places()).collect();
+        let places: Vec<PathBuf> = own.iter().cloned().chain(library_folders()).collect();
         if let Some(library) = places.iter().find_map(|place| shared_in(place, name)) {
             self.push_shared(library);
             return Ok(());
@@ -146,7 +146,7 @@ fn is_elf(path: &Path) -> bool {
 }
 
 /// Folders in which libraries are searched: those in the environment, and those of distributions.
-pub(crate) fn places() -> Vec<PathBuf> {
+pub(crate) fn library_folders() -> Vec<PathBuf> {
     let said = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let said: Vec<PathBuf> = std::env::split_paths(&said).filter(|place| !place.as_os_str().is_empty()).collect();
     let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);

@@ -11,18 +11,18 @@ use std::process::{Command, Stdio};
 
 use gridloom_idl::{Body, Class, HEADERS, IdlFile};
 
-pub(crate) use libraries::{Libraries, places};
+pub(crate) use libraries::{Libraries, library_folders};
 
 use crate::Error;
 
 /// A library, with the compiler's warnings.
-pub(crate) struct Made {
+pub(crate) struct CompiledLibrary {
     pub(crate) library: PathBuf,
     pub(crate) warnings: String,
 }
 
 /// How to make a library.
-struct Recipe {
+struct Build {
     /// The description, for messages.
     file: PathBuf,
     folder: PathBuf,
@@ -32,7 +32,7 @@ struct Recipe {
     compile: Vec<OsString>,
     link: Vec<OsString>,
     /// Arguments after the object file.
-    link_behind: Vec<OsString>,
+    link_after: Vec<OsString>,
     /// Files to link.
     inputs: Vec<PathBuf>,
     /// The remedy if there is no compiler.
@@ -43,13 +43,13 @@ struct Recipe {
 ///
 /// # Errors
 /// If one cannot be made; the text includes the compiler's output.
-pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Vec<Made>, Error> {
+pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Vec<CompiledLibrary>, Error> {
     let mut made = Vec::new();
-    if let Some(recipe) = Recipe::of(parsed, file, libraries)? {
+    if let Some(recipe) = Build::of(parsed, file, libraries)? {
         made.push(cache::library_of(&recipe)?);
     }
     for class in &parsed.classes {
-        made.push(cache::library_of(&Recipe::of_class(class, parsed, file, libraries)?)?);
+        made.push(cache::library_of(&Build::of_class(class, parsed, file, libraries)?)?);
     }
     Ok(made)
 }
@@ -63,14 +63,14 @@ pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: 
     let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let mut compile = words(&["cc", "-O2", "-fPIC"]);
     compile.extend(words(options));
-    let recipe = Recipe {
+    let recipe = Build {
         file: name.into(),
         folder: "/".into(),
         source: source.to_string(),
         source_name: "stubs.c",
         compile,
         link: words(&["cc", "-shared", "-Wl,-z,defs"]),
-        link_behind: vec![against.into()],
+        link_after: vec![against.into()],
         inputs: vec![against.to_path_buf()],
         remedy: "install one on the server's machine (Debian: gcc)",
     };
@@ -87,12 +87,12 @@ pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec
     let parsed = gridloom_idl::parse_file(&crate::read_text(file)?, &file.display().to_string());
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
     let libraries = libraries_of(&parsed, file)?;
-    let mut recipes: Vec<(PathBuf, Recipe)> = Vec::new();
-    recipes.extend(Recipe::of(&parsed, file, &libraries)?.map(|recipe| (library.to_path_buf(), recipe)));
+    let mut recipes: Vec<(PathBuf, Build)> = Vec::new();
+    recipes.extend(Build::of(&parsed, file, &libraries)?.map(|recipe| (library.to_path_buf(), recipe)));
     for class in &parsed.classes {
         let name = class.name.rsplit('/').next().unwrap_or_default();
         recipes
-            .push((library.with_extension(format!("{name}.so")), Recipe::of_class(class, &parsed, file, &libraries)?));
+            .push((library.with_extension(format!("{name}.so")), Build::of_class(class, &parsed, file, &libraries)?));
     }
     if recipes.is_empty() {
         let file = file.display();
@@ -113,30 +113,24 @@ pub(crate) fn libraries_of(parsed: &IdlFile, file: &Path) -> Result<Libraries, E
     Libraries::find(&texts, file)
 }
 
-impl Recipe {
+impl Build {
     /// Returns the recipe of a file's functions; `None` if there is nothing to compile.
-    fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Recipe>, Error> {
+    fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Build>, Error> {
         let build = &parsed.build;
         let is_used = build.has_globals || !libraries.archives.is_empty();
         if build.stubs.is_empty() && (!is_used || parsed.definitions.is_empty()) {
             return Ok(None);
         }
         let source = build.c_source(&parsed.definitions, &file.display().to_string());
-        Recipe::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
+        Build::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
     }
 
-    fn of_class(class: &Class, parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Recipe, Error> {
+    fn of_class(class: &Class, parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Build, Error> {
         let source = parsed.build.class_source(class, &file.display().to_string());
-        Recipe::new(parsed, file, libraries, source, parsed.build.is_cpp(&class.stubs))
+        Build::new(parsed, file, libraries, source, parsed.build.is_cpp(&class.stubs))
     }
 
-    fn new(
-        parsed: &IdlFile,
-        file: &Path,
-        libraries: &Libraries,
-        source: String,
-        is_cpp: bool,
-    ) -> Result<Recipe, Error> {
+    fn new(parsed: &IdlFile, file: &Path, libraries: &Libraries, source: String, is_cpp: bool) -> Result<Build, Error> {
         let build = &parsed.build;
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let stubs = parsed.classes.iter().flat_map(|class| &class.stubs).chain(&build.stubs);
@@ -161,14 +155,14 @@ impl Recipe {
         }
         let mut link_behind = libraries.link.clone();
         link_behind.push("-lm".into());
-        let recipe = Recipe {
+        let recipe = Build {
             file: file.to_path_buf(),
             folder: absolute.parent().unwrap_or(Path::new("/")).to_path_buf(),
             source,
             source_name: if is_cpp { "stubs.cc" } else { "stubs.c" },
             compile,
             link,
-            link_behind,
+            link_after: link_behind,
             inputs: libraries.archives.clone(),
             remedy: "install a C compiler, name another by `Compiler \"…\";`, or compile it elsewhere by `gridloom idl compile` \
                      and serve it with --library FILE --no-compile",
@@ -216,7 +210,7 @@ impl Recipe {
         let mut warnings = self.run(&compile, "compile")?;
         let mut link = self.link.clone();
         link.extend(["-o".into(), at.join(LIBRARY).into(), object.into()]);
-        link.extend(self.link_behind.iter().cloned());
+        link.extend(self.link_after.iter().cloned());
         warnings.push_str(&self.run(&link, "link")?);
         let read = fs::read_to_string(&read).unwrap_or_default();
         let mut inputs = self.inputs.clone();
@@ -234,7 +228,7 @@ impl Recipe {
         if output.status.success() {
             return Ok(said);
         }
-        if let Some((end, _)) = said.match_indices('\n').nth(SAID_LINES_MAX) {
+        if let Some((end, _)) = said.match_indices('\n').nth(OUTPUT_LINES_MAX) {
             said.truncate(end);
             said.push_str("\n…");
         }
@@ -271,4 +265,4 @@ fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
 /// The library's temporary name.
 const LIBRARY: &str = "stubs.so";
 /// Maximum number of lines of a compiler's output in an error; nobody would read more.
-const SAID_LINES_MAX: usize = 60;
+const OUTPUT_LINES_MAX: usize = 60;

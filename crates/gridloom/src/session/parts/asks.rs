@@ -9,13 +9,13 @@ type Answer = Result<CatalogAnswer, NameError>;
 
 /// Requests about names: those without an answer, or with an answer that no thread has taken.
 #[derive(Default)]
-pub(crate) struct Asks {
-    all: BTreeMap<u64, Asked>,
+pub(crate) struct Requests {
+    all: BTreeMap<u64, RequestState>,
     /// True if a copy found no room on the server that runs the program, a function. No more copies are sent there.
     near_is_full: bool,
 }
 
-enum Asked {
+enum RequestState {
     /// A thread of the program waits for the answer.
     Waits,
     Answered(Answer),
@@ -23,19 +23,19 @@ enum Asked {
     GivenUp,
 }
 
-impl Asks {
+impl Requests {
     /// Begins to wait for the answer to a request.
     pub(crate) fn begin(&mut self, ask: u64) {
-        self.all.insert(ask, Asked::Waits);
+        self.all.insert(ask, RequestState::Waits);
     }
 
     /// Processes an answer. Returns the datum that was found but is no longer wanted.
     pub(crate) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
         let asked = self.all.get_mut(&ask)?;
         match asked {
-            Asked::Waits => *asked = Asked::Answered(answer),
-            Asked::Answered(_) => unreachable!("each question has one answer"),
-            Asked::GivenUp => {
+            RequestState::Waits => *asked = RequestState::Answered(answer),
+            RequestState::Answered(_) => unreachable!("each question has one answer"),
+            RequestState::GivenUp => {
                 self.all.remove(&ask);
                 return found(&answer);
             }
@@ -55,7 +55,7 @@ impl Asks {
     /// Takes the answer to a request, if it was received.
     pub(crate) fn take(&mut self, ask: u64) -> Option<Answer> {
         match self.all.remove(&ask)? {
-            Asked::Answered(answer) => Some(answer),
+            RequestState::Answered(answer) => Some(answer),
             other => {
                 self.all.insert(ask, other);
                 None
@@ -66,9 +66,9 @@ impl Asks {
     /// Called when the thread stops waiting. Returns the datum of an answer that it has not taken.
     pub(crate) fn give_up(&mut self, ask: u64) -> Option<DatumId> {
         match self.all.remove(&ask)? {
-            Asked::Answered(answer) => found(&answer),
-            Asked::Waits | Asked::GivenUp => {
-                self.all.insert(ask, Asked::GivenUp);
+            RequestState::Answered(answer) => found(&answer),
+            RequestState::Waits | RequestState::GivenUp => {
+                self.all.insert(ask, RequestState::GivenUp);
                 None
             }
         }
@@ -105,7 +105,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_found_for_nobody_is_given_back() {
-        let mut asks = Asks::default();
+        let mut asks = Requests::default();
         (1..=3).for_each(|ask| asks.begin(ask));
         assert_eq!(asks.on_answer(1, found(1)), None);
         assert!(asks.take(1).is_some() && asks.take(2).is_none());

@@ -11,33 +11,33 @@ type Answer = Result<CatalogAnswer, NameError>;
 
 /// Requests in progress.
 #[derive(Default)]
-pub(crate) struct Begins {
-    all: BTreeMap<u64, Begin>,
+pub(crate) struct PendingRequests {
+    all: BTreeMap<u64, PendingRequest>,
     /// Data being transferred to the client, with their requests.
-    coming: BTreeMap<DatumId, BTreeSet<u64>>,
+    transfers: BTreeMap<DatumId, BTreeSet<u64>>,
     /// Requests whose answers nobody waits for any more. Data that they find must be released.
-    given_up: BTreeSet<u64>,
+    abandoned: BTreeSet<u64>,
 }
 
 /// A request.
 #[derive(Default)]
-struct Begin {
+struct PendingRequest {
     is_put: bool,
     /// True if the found value is transferred to the client.
-    brings: bool,
+    fetches: bool,
     answer: Option<Answer>,
     /// The result of that transfer.
     arrival: Option<Result<(), TaskError>>,
     is_cancelled: bool,
 }
 
-impl Begin {
+impl PendingRequest {
     fn outcome(&self) -> Option<Result<CatalogAnswer, Error>> {
         if self.is_cancelled {
             return Some(Err(Error::Task(TaskError::Cancelled)));
         }
         let found = match self.answer.clone()? {
-            Ok(found @ CatalogAnswer::Found { .. }) if self.brings => found,
+            Ok(found @ CatalogAnswer::Found { .. }) if self.fetches => found,
             Ok(answer) => return Some(Ok(answer)),
             Err(error) => return Some(Err(Error::Name(error))),
         };
@@ -55,33 +55,33 @@ impl Begin {
     }
 }
 
-impl Begins {
+impl PendingRequests {
     /// Notes a request that is about to be sent. With `brings`, the found value is transferred to the client.
     pub(crate) fn begin(&mut self, ask: u64, is_put: bool, brings: bool) {
-        self.all.insert(ask, Begin { is_put, brings, ..Begin::default() });
+        self.all.insert(ask, PendingRequest { is_put, fetches: brings, ..PendingRequest::default() });
     }
 
     pub(crate) fn has(&self, ask: u64) -> bool {
-        self.all.contains_key(&ask) || self.given_up.contains(&ask)
+        self.all.contains_key(&ask) || self.abandoned.contains(&ask)
     }
 
     /// Processes an answer. Returns whether the request has ended with it, and the datum that was found but is no longer wanted.
     pub(crate) fn on_answer(&mut self, ask: u64, answer: Answer) -> (bool, Option<DatumId>) {
         let Some(begin) = self.all.get_mut(&ask) else {
-            self.given_up.remove(&ask);
-            return (false, Begin { answer: Some(answer), ..Begin::default() }.found());
+            self.abandoned.remove(&ask);
+            return (false, PendingRequest { answer: Some(answer), ..PendingRequest::default() }.found());
         };
         begin.answer = Some(answer);
         let datum = begin.found();
-        if let Some(datum) = datum.filter(|_| begin.brings) {
-            self.coming.entry(datum).or_default().insert(ask);
+        if let Some(datum) = datum.filter(|_| begin.fetches) {
+            self.transfers.entry(datum).or_default().insert(ask);
         }
         (begin.outcome().is_some(), None)
     }
 
     /// Called when a datum has arrived, or will not arrive. Returns the requests that have thereby ended.
     pub(crate) fn on_datum(&mut self, datum: DatumId, arrival: &Result<Meta, TaskError>) -> BTreeSet<u64> {
-        let asks = self.coming.remove(&datum).unwrap_or_default();
+        let asks = self.transfers.remove(&datum).unwrap_or_default();
         for ask in &asks {
             let begin = self.all.get_mut(ask).expect("a question for what comes has begun");
             begin.arrival = Some(arrival.clone().map(drop));
@@ -108,24 +108,24 @@ impl Begins {
         let Some(begin) = self.all.remove(&ask) else { return (None, false) };
         let datum = begin.found();
         if let Some(datum) = datum
-            && let Some(asks) = self.coming.get_mut(&datum)
+            && let Some(asks) = self.transfers.get_mut(&datum)
         {
             asks.remove(&ask);
             if asks.is_empty() {
-                self.coming.remove(&datum);
+                self.transfers.remove(&datum);
             }
         }
         let is_open = begin.answer.is_none();
         // A cancelled put receives no answer.
         if is_open && !(begin.is_put && begin.is_cancelled) {
-            self.given_up.insert(ask);
+            self.abandoned.insert(ask);
         }
         (datum, is_open)
     }
 
     pub(crate) fn check(&self) {
         let is_known = |ask: &u64| self.all.contains_key(ask);
-        assert!(self.coming.values().all(|asks| asks.iter().all(is_known)), "what comes has questions for it");
+        assert!(self.transfers.values().all(|asks| asks.iter().all(is_known)), "what comes has questions for it");
     }
 }
 
@@ -135,9 +135,10 @@ mod tests {
     use super::*;
     use gridloom_base::NodeId;
 
-    fn begins(asks: &[(u64, bool)]) -> Begins {
-        let all = asks.iter().map(|(ask, brings)| (*ask, Begin { brings: *brings, ..Begin::default() }));
-        Begins { all: all.collect(), ..Begins::default() }
+    fn begins(asks: &[(u64, bool)]) -> PendingRequests {
+        let all =
+            asks.iter().map(|(ask, brings)| (*ask, PendingRequest { fetches: *brings, ..PendingRequest::default() }));
+        PendingRequests { all: all.collect(), ..PendingRequests::default() }
     }
 
     #[test]
@@ -168,6 +169,6 @@ mod tests {
         begins.on_answer(2, found(8));
         assert_eq!(begins.end(2), (Some(datum(8)), false));
         begins.check();
-        assert!(begins.all.is_empty() && begins.coming.is_empty() && begins.given_up.is_empty());
+        assert!(begins.all.is_empty() && begins.transfers.is_empty() && begins.abandoned.is_empty());
     }
 }

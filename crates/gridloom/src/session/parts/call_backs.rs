@@ -12,11 +12,11 @@ use crate::Value;
 
 /// Runs a callback. It receives the call's task, the number of the callback, and the values of the callback's
 /// `IN` and `INOUT` parameters. It returns the values of its `OUT` and `INOUT` parameters, or an error text.
-pub type Callee = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
+pub type CallbackHandler = Arc<dyn Fn(TaskId, u32, Vec<Value>) -> Result<Vec<Value>, String> + Send + Sync>;
 
 /// A request from a gang's callback, which waits for [`Grid::answer`](crate::Grid::answer).
 #[derive(Clone, PartialEq, Debug)]
-pub struct Asking {
+pub struct GangCallback {
     pub server: NodeId,
     pub task: TaskId,
     /// The number of the callback.
@@ -29,9 +29,9 @@ pub struct Asking {
 #[derive(Default)]
 pub(crate) struct CallBacks {
     /// Callees of calls in progress.
-    callees: BTreeMap<TaskId, Callee>,
+    callees: BTreeMap<TaskId, CallbackHandler>,
     /// Gangs in progress: their requests are sent there, and answered later.
-    gangs: BTreeMap<TaskId, Sender<Asking>>,
+    gangs: BTreeMap<TaskId, Sender<GangCallback>>,
     /// Received callbacks that are not run yet.
     waiting: VecDeque<(NodeId, Callback)>,
     /// True while the thread runs callbacks, until it finds no callee.
@@ -41,19 +41,19 @@ pub(crate) struct CallBacks {
 
 /// The next step of the thread that runs callbacks.
 pub(crate) enum Next {
-    Run(NodeId, Callback, Callee),
+    Run(NodeId, Callback, CallbackHandler),
     /// No call is left that may call back: the thread ends.
     End,
 }
 
 impl CallBacks {
     /// Registers the callee of a call that is about to be sent.
-    pub(crate) fn expect(&mut self, task: TaskId, callee: Callee) {
+    pub(crate) fn expect(&mut self, task: TaskId, callee: CallbackHandler) {
         self.callees.insert(task, callee);
     }
 
     /// Registers where requests of a gang that is about to be sent are delivered.
-    pub(crate) fn expect_asking(&mut self, task: TaskId, to: Sender<Asking>) {
+    pub(crate) fn expect_gang_requests(&mut self, task: TaskId, to: Sender<GangCallback>) {
         self.gangs.insert(task, to);
     }
 
@@ -100,7 +100,7 @@ impl CallBacks {
         if let Some(gang) = self.gangs.get(&call.task) {
             let text = call.values.into_iter().next().map_or(Vec::new(), |(_, bytes)| bytes);
             // The program may have dropped the receiver.
-            let _ = gang.send(Asking { server, task: call.task, callback: call.callback, text });
+            let _ = gang.send(GangCallback { server, task: call.task, callback: call.callback, text });
         } else if self.callees.contains_key(&call.task) {
             self.waiting.push_back((server, call));
         }
@@ -114,7 +114,7 @@ impl CallBacks {
     }
 
     /// Returns the next callback to run, with its callee.
-    pub(crate) fn take(&mut self) -> Option<(NodeId, Callback, Callee)> {
+    pub(crate) fn take(&mut self) -> Option<(NodeId, Callback, CallbackHandler)> {
         let (server, call) = self.waiting.pop_front()?;
         let callee = self.callees.get(&call.task).expect("what comes for others is not kept").clone();
         Some((server, call, callee))

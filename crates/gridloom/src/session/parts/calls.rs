@@ -6,19 +6,19 @@ use gridloom_base::{DatumId, NodeId, TaskId, Time};
 use gridloom_core::node::message::TaskReport;
 
 use crate::Error;
-use crate::report::Ended;
+use crate::report::TaskEnd;
 
 /// Plain calls that the program has not collected.
 #[derive(Default)]
 pub(crate) struct Calls {
     /// Each with its end, if it has ended.
-    all: BTreeMap<TaskId, Option<Ended>>,
+    all: BTreeMap<TaskId, Option<TaskEnd>>,
     /// Calls in progress whose results the program no longer wants.
     abandoned: BTreeMap<TaskId, Vec<DatumId>>,
 }
 
 /// The owner of a task that has ended.
-pub(crate) enum Whose {
+pub(crate) enum Owner {
     /// A plain call.
     Call,
     /// An abandoned plain call, with its results.
@@ -33,16 +33,16 @@ impl Calls {
         self.all.insert(task, None);
     }
 
-    pub(crate) fn on_end(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) -> Whose {
+    pub(crate) fn on_end(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) -> Owner {
         if let Some(call) = self.all.get_mut(&report.task) {
-            *call = Some(Ended { at, server, report });
-            return Whose::Call;
+            *call = Some(TaskEnd { at, server, report });
+            return Owner::Call;
         }
-        self.abandoned.remove(&report.task).map_or(Whose::Group(report), Whose::Abandoned)
+        self.abandoned.remove(&report.task).map_or(Owner::Group(report), Owner::Abandoned)
     }
 
     /// A call that was not collected, with its end.
-    pub(crate) fn get(&self, task: TaskId) -> Option<Option<&Ended>> {
+    pub(crate) fn get(&self, task: TaskId) -> Option<Option<&TaskEnd>> {
         self.all.get(&task).map(Option::as_ref)
     }
 
@@ -57,7 +57,7 @@ impl Calls {
     }
 
     /// Takes the end of a call, if it has ended.
-    pub(crate) fn collect(&mut self, task: TaskId) -> Option<Result<Ended, Error>> {
+    pub(crate) fn collect(&mut self, task: TaskId) -> Option<Result<TaskEnd, Error>> {
         match self.all.get(&task) {
             Some(None) => None,
             Some(Some(_)) => self.all.remove(&task).flatten().map(Ok),
@@ -100,9 +100,9 @@ mod tests {
         assert!(calls.collect(kept).is_none());
         assert!(calls.abandon(given_up, vec![made]).is_empty(), "its result is not here yet");
         calls.check();
-        assert!(matches!(calls.on_end(Time::default(), None, ended(kept)), Whose::Call));
-        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Whose::Abandoned(all) if all == [made]));
-        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Whose::Group(_)));
+        assert!(matches!(calls.on_end(Time::default(), None, ended(kept)), Owner::Call));
+        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Owner::Abandoned(all) if all == [made]));
+        assert!(matches!(calls.on_end(Time::default(), None, ended(given_up)), Owner::Group(_)));
         assert!(calls.collect(kept).is_some_and(|ended| ended.is_ok()));
         assert!(calls.collect(kept).is_some_and(|again| again.is_err()));
     }

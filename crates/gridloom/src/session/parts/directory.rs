@@ -11,7 +11,7 @@ use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
 
 use crate::Error;
-use crate::report::Setting;
+use crate::report::ReportContext;
 
 /// Maximum number of lost servers that an error lists.
 const LOST_NAMED_MAX: usize = 10;
@@ -65,8 +65,8 @@ impl Directory {
         &self.names
     }
 
-    pub(crate) fn setting<'a>(&'a self, clients: &'a [NodeId], is_simulated: bool) -> Setting<'a> {
-        Setting { clients, names: &self.names, slots: &self.slots, is_simulated }
+    pub(crate) fn report_context<'a>(&'a self, clients: &'a [NodeId], is_simulated: bool) -> ReportContext<'a> {
+        ReportContext { clients, names: &self.names, slots: &self.slots, is_simulated }
     }
 
     pub(crate) fn take_slots(&mut self) -> BTreeMap<NodeId, u32> {

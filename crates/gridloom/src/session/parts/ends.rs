@@ -7,14 +7,14 @@ use gridloom_base::TaskId;
 
 /// Calls whose ends have to be reported.
 #[derive(Default)]
-pub(crate) struct Ends {
+pub(crate) struct EndNotifications {
     /// Calls in progress.
     noted: BTreeSet<TaskId>,
     /// Calls that have ended and are not reported yet.
     untold: Vec<TaskId>,
 }
 
-impl Ends {
+impl EndNotifications {
     pub(crate) fn on_end(&mut self, task: TaskId) {
         if self.noted.remove(&task) {
             self.untold.push(task);

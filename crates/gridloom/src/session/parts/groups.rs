@@ -9,7 +9,7 @@ use gridloom_core::graph;
 use gridloom_core::node::message::{TaskReport, TransferReport};
 
 use crate::plan::PlanRecord;
-use crate::report::{Course, Ended, GroupProgress, GroupRecord, Summary};
+use crate::report::{GroupProgress, GroupRecord, GroupTimes, Summary, TaskEnd};
 
 /// Groups that the program can still query, groups that have not ended, and what is kept of others.
 #[derive(Default)]
@@ -18,20 +18,20 @@ pub(crate) struct Groups {
     of_task: BTreeMap<TaskId, GroupId>,
     of_datum: BTreeMap<DatumId, GroupId>,
     /// Groups whose plans are requested; `plans` has the answers.
-    asked: BTreeSet<GroupId>,
+    plan_requests: BTreeSet<GroupId>,
     plans: BTreeMap<GroupId, Result<PlanRecord, TaskError>>,
     /// Declared groups whose plans are based on outdated facts.
     stale: BTreeSet<GroupId>,
-    keeps: Keeps,
+    keeps: Retention,
     /// Summaries of forgotten groups, if they are kept.
     summaries: BTreeMap<GroupId, Summary>,
     /// Unread errors of forgotten groups.
-    unread: Unread,
+    unread: UnreadErrors,
 }
 
 /// What is kept of a group that has ended and that the program can no longer query.
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(crate) enum Keeps {
+pub(crate) enum Retention {
     #[default]
     Nothing,
     /// Its summary, for a simulation's report.
@@ -41,7 +41,7 @@ pub(crate) enum Keeps {
 }
 
 impl Groups {
-    pub(crate) fn new(keeps: Keeps) -> Groups {
+    pub(crate) fn new(keeps: Retention) -> Groups {
         Groups { keeps, ..Groups::default() }
     }
 
@@ -53,7 +53,7 @@ impl Groups {
     pub(crate) fn on_planned(&mut self, group: GroupId, plan: impl FnOnce(&mut GroupRecord) -> PlanRecord) {
         let Some(record) = self.records.get_mut(&group) else { return };
         let plan = plan(record);
-        if self.asked.remove(&group) {
+        if self.plan_requests.remove(&group) {
             self.plans.insert(group, Ok(plan));
         }
     }
@@ -65,13 +65,13 @@ impl Groups {
     }
 
     pub(crate) fn on_not_mapped(&mut self, group: GroupId, error: TaskError) {
-        self.asked.remove(&group);
+        self.plan_requests.remove(&group);
         self.plans.insert(group, Err(error));
     }
 
     pub(crate) fn on_task_ended(&mut self, at: Time, server: Option<NodeId>, report: TaskReport) {
         if let Some(record) = self.of_task.get(&report.task).and_then(|group| self.records.get_mut(group)) {
-            record.task_ended(Ended { at, server, report });
+            record.task_ended(TaskEnd { at, server, report });
         }
     }
 
@@ -84,7 +84,7 @@ impl Groups {
     pub(crate) fn on_ended(&mut self, group: GroupId, at: Time) {
         let Some(record) = self.records.get_mut(&group) else { return };
         record.ended(at);
-        if record.is_unasked {
+        if record.is_unreachable {
             self.forget(group);
         }
     }
@@ -106,19 +106,19 @@ impl Groups {
 
     /// Called when the program has read why a datum was not made. It now knows of failures in the datum's group, and in
     /// the group of the call that failed first.
-    pub(crate) fn told_of(&mut self, datum: DatumId, error: &TaskError) {
+    pub(crate) fn note_error_read(&mut self, datum: DatumId, error: &TaskError) {
         let root = match error {
             TaskError::DependencyFailed { task, .. } => self.of_task.get(task).copied(),
             _ => None,
         };
         let groups: Vec<GroupId> = self.of_datum.get(&datum).copied().into_iter().chain(root).collect();
-        self.told(&groups);
+        self.note_failures_read(&groups);
     }
 
-    pub(crate) fn told(&mut self, groups: &[GroupId]) {
+    pub(crate) fn note_failures_read(&mut self, groups: &[GroupId]) {
         for group in groups {
             if let Some(record) = self.records.get_mut(group) {
-                record.is_told = true;
+                record.is_failure_known = true;
             }
         }
     }
@@ -126,7 +126,7 @@ impl Groups {
     /// Remembers a group that is about to run. `plan` is the declared group whose plan it follows.
     pub(crate) fn remember(&mut self, group: &graph::Group, plan: Option<GroupId>) {
         let mut record = GroupRecord::of(group);
-        record.takes_place_in = plan.and_then(|plan| Some((plan, self.records.get(&plan)?.planned_at()?)));
+        record.follows_plan_of = plan.and_then(|plan| Some((plan, self.records.get(&plan)?.planned_at()?)));
         for task in &group.tasks {
             self.of_task.insert(task.id, group.id);
         }
@@ -143,7 +143,7 @@ impl Groups {
     /// Begins to wait for the plan of a group.
     pub(crate) fn begin_plan(&mut self, group: &graph::Group) {
         self.records.insert(group.id, GroupRecord::of(group));
-        self.asked.insert(group.id);
+        self.plan_requests.insert(group.id);
     }
 
     /// Takes the plan of a group, or why there is none, once it was received.
@@ -158,7 +158,7 @@ impl Groups {
 
     /// Notes that a declared group was planned: its calls will be groups of their own.
     pub(crate) fn only_planned(&mut self, group: GroupId) {
-        self.records.get_mut(&group).expect("inserted to ask for it").only_planned();
+        self.records.get_mut(&group).expect("inserted to ask for it").mark_only_planned();
     }
 
     /// Ends a repeated planning of a declared group: its former record continues, with the new plan if there is one.
@@ -202,7 +202,7 @@ impl Groups {
     }
 
     /// Returns the times so far of a group that was mapped.
-    pub(crate) fn course(&self, group: GroupId) -> Option<Course> {
+    pub(crate) fn times(&self, group: GroupId) -> Option<GroupTimes> {
         self.records.get(&group).and_then(GroupRecord::course)
     }
 
@@ -211,17 +211,17 @@ impl Groups {
         self.stale.remove(&group);
         let Some(record) = self.records.get_mut(&group) else { return };
         if !record.has_ended() {
-            record.is_unasked = true;
+            record.is_unreachable = true;
             return;
         }
         self.unread.add(record);
-        if self.keeps == Keeps::Records {
+        if self.keeps == Retention::Records {
             return;
         }
         let record = self.records.remove(&group).expect("found above");
-        if self.keeps == Keeps::Summaries {
+        if self.keeps == Retention::Summaries {
             self.summaries.extend(record.summary().map(|summary| (group, summary)));
-            lengthen(&mut self.summaries, &record);
+            extend_summary(&mut self.summaries, &record);
         }
         for datum in &record.data {
             self.of_datum.remove(datum);
@@ -235,7 +235,7 @@ impl Groups {
     pub(crate) fn summaries(&self) -> BTreeMap<GroupId, Summary> {
         let mut all = self.summaries.clone();
         all.extend(self.records.iter().filter_map(|(id, group)| Some((*id, group.summary()?))));
-        self.records.values().for_each(|group| lengthen(&mut all, group));
+        self.records.values().for_each(|group| extend_summary(&mut all, group));
         all
     }
 
@@ -259,7 +259,7 @@ impl Groups {
     }
 
     /// Takes errors that the program did not read: of forgotten groups, or of all.
-    pub(crate) fn take_unread(&mut self, all: bool) -> Unread {
+    pub(crate) fn take_unread(&mut self, all: bool) -> UnreadErrors {
         if all {
             self.records.values_mut().for_each(|record| self.unread.add(record));
         }
@@ -269,13 +269,13 @@ impl Groups {
     pub(crate) fn check(&self) {
         let mut named = self.of_task.values().chain(self.of_datum.values());
         assert!(named.all(|group| self.records.contains_key(group)), "tasks and data are forgotten with their group");
-        assert!(self.keeps == Keeps::Summaries || self.summaries.is_empty(), "summaries are of a simulation");
+        assert!(self.keeps == Retention::Summaries || self.summaries.is_empty(), "summaries are of a simulation");
     }
 }
 
 /// Extends the measured time of a declared group by a call that followed its plan.
-fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
-    let Some(((plan, start), end)) = record.takes_place_in.zip(record.last_end()) else { return };
+fn extend_summary(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
+    let Some(((plan, start), end)) = record.follows_plan_of.zip(record.last_end()) else { return };
     if let Some((_, _, measured_s)) = summaries.get_mut(&plan) {
         *measured_s = measured_s.max(ns_to_seconds(end.since(start)));
     }
@@ -283,29 +283,29 @@ fn lengthen(summaries: &mut BTreeMap<GroupId, Summary>, record: &GroupRecord) {
 
 /// Unread errors of calls in groups.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Unread {
+pub struct UnreadErrors {
     /// Number of failed calls.
     pub count: usize,
     /// The first of their errors, one line each.
     pub first: Vec<String>,
 }
 
-impl Unread {
+impl UnreadErrors {
     fn add(&mut self, record: &mut GroupRecord) {
-        for line in record.untold() {
+        for line in record.unread_failures() {
             self.count += 1;
             // If a group could not be mapped, all its calls have the same error.
             if self.first.len() < LINES_MAX && !self.first.contains(&line) {
                 self.first.push(line);
             }
         }
-        record.is_told = true;
+        record.is_failure_known = true;
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for UnreadErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unread { count, first } = self;
+        let UnreadErrors { count, first } = self;
         write!(
             f,
             "{count} call{} in groups failed, and their errors were not read",
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_group_is_forgotten_when_it_has_ended_with_its_tasks_and_data() {
         let (one, two) = (group(10), group(20));
-        let mut groups = Groups::new(Keeps::Nothing);
+        let mut groups = Groups::new(Retention::Nothing);
         groups.remember(&one, None);
         groups.remember(&two, None);
         groups.forget(one.id);
@@ -364,10 +364,10 @@ mod tests {
     #[test]
     fn an_error_that_was_read_is_not_told_again() {
         let group = group(10);
-        let mut groups = Groups::new(Keeps::Nothing);
+        let mut groups = Groups::new(Retention::Nothing);
         groups.remember(&group, None);
         groups.on_task_ended(Time::default(), None, failed(group.tasks[0].id));
-        groups.told_of(group.tasks[0].outputs[0].datum, &TaskError::Cancelled);
+        groups.note_error_read(group.tasks[0].outputs[0].datum, &TaskError::Cancelled);
         assert_eq!(groups.take_unread(true).count, 0);
     }
 }

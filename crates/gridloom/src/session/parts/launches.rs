@@ -11,12 +11,12 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 #[derive(Default)]
 pub(crate) struct Launches {
     groups: AtomicU64,
-    under_way: Mutex<UnderWay>,
+    under_way: Mutex<InProgress>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct InProgress {
     begun: u64,
     /// The groups of each launch, by its number.
     groups: BTreeMap<u64, Vec<u64>>,
@@ -30,12 +30,12 @@ pub(crate) struct LaunchGroups {
 }
 
 /// A launch in progress, which ends when this is dropped.
-pub(crate) struct Turn<'a> {
+pub(crate) struct LaunchGuard<'a> {
     launches: &'a Launches,
     number: u64,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
         self.launches.under_way().groups.remove(&self.number);
         self.launches.ended.notify_all();
@@ -54,7 +54,7 @@ impl Launches {
         &self,
         may_wait: bool,
         take: impl FnOnce() -> Option<(T, LaunchGroups)>,
-    ) -> Option<(T, Turn<'_>)> {
+    ) -> Option<(T, LaunchGuard<'_>)> {
         let mut under_way = self.under_way();
         let (taken, LaunchGroups { launched, needed }) = take()?;
         let number = under_way.begun + 1;
@@ -67,15 +67,15 @@ impl Launches {
             under_way = self.ended.wait(under_way).expect("no panic while held");
         }
         drop(under_way);
-        Some((taken, Turn { launches: self, number }))
+        Some((taken, LaunchGuard { launches: self, number }))
     }
 
-    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+    fn under_way(&self) -> MutexGuard<'_, InProgress> {
         self.under_way.lock().expect("no panic while held")
     }
 }
 
-impl UnderWay {
+impl InProgress {
     /// True if a launch before that number contains one of the groups.
     fn has_before(&self, number: u64, needed: &[u64]) -> bool {
         self.groups.range(..number).any(|(_, groups)| groups.iter().any(|group| needed.contains(group)))

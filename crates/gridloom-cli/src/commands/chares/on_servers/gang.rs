@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use gridloom::chares::{ELEMENT_FUNCTION, Keep, Places, Records, Restart};
+use gridloom::chares::{CheckpointOptions, ELEMENT_FUNCTION, ElementPlacement, Records, Restart};
 use gridloom::process::ProcessSpec;
-use gridloom::{Arg, Asking, Error, Function, Grid, Pending, Value};
+use gridloom::{Arg, Error, Function, GangCallback, Grid, PendingCall, Value};
 use gridloom_base::{NodeId, TaskId, list};
 use gridloom_net::process::ProcessConfig;
 use gridloom_net::worker::{FAILED, GANG_GRACE, GangRequest, GangStart, ProcessEnd, READY, Reading, Ready, ReplyTimes};
@@ -67,7 +67,7 @@ impl GangRun<'_> {
 /// Something that the gang waits for.
 enum Event {
     /// A call of the gang has called back, at that time.
-    CalledBack(Asking, Reading),
+    CalledBack(GangCallback, Reading),
     Ended(TaskId),
     /// Nothing happened before the deadline.
     TimedOut,
@@ -79,11 +79,11 @@ pub(super) struct Gang<'a> {
     shares: Vec<Share>,
     /// Number of runs before this one.
     run: u32,
-    to: Sender<Asking>,
-    callbacks: Receiver<Asking>,
+    to: Sender<GangCallback>,
+    callbacks: Receiver<GangCallback>,
     ended: VecDeque<TaskId>,
     /// Calls, in the order of the shares.
-    calls: Vec<Option<Pending>>,
+    calls: Vec<Option<PendingCall>>,
     /// Elements whose failure has been reported.
     failed: BTreeSet<String>,
     status: u8,
@@ -128,7 +128,7 @@ impl<'a> Gang<'a> {
     }
 
     /// Waits until all servers have granted their slots. Returns `None` if the time of the run ends first.
-    fn gather(&mut self) -> Result<Option<Vec<(Asking, Reading)>>> {
+    fn gather(&mut self) -> Result<Option<Vec<(GangCallback, Reading)>>> {
         let mut ready = Vec::new();
         let until = self.request.until;
         for at in 0..self.shares.len() {
@@ -184,11 +184,11 @@ impl<'a> Gang<'a> {
     }
 
     fn cancel(&self) {
-        self.calls.iter().flatten().for_each(Pending::cancel);
+        self.calls.iter().flatten().for_each(PendingCall::cancel);
     }
 
     /// Sends the places of the elements to all servers. Returns a description of them.
-    fn start(&mut self, asked: &[(Asking, Reading)]) -> Result<String> {
+    fn start(&mut self, asked: &[(GangCallback, Reading)]) -> Result<String> {
         let (options, timeline) = (self.request.options, &self.request.timeline);
         let wrong = |share: &Share| format!("server '{}' sent an invalid answer about its slots", share.name);
         let mut ready: Vec<Ready> = Vec::new();
@@ -210,8 +210,8 @@ impl<'a> Gang<'a> {
         let (restart, from) = self.from(&ready)?;
         let next = ready.iter().map(|one| one.next).max().unwrap_or_default();
         let GangRequest { checkpoint, run, .. } = &self.request.wanted;
-        let keep = |folder| Keep { folder, every: options.every, run: *run, next };
-        let places = Places {
+        let keep = |folder| CheckpointOptions { folder, every: options.every, run: *run, next };
+        let places = ElementPlacement {
             elements,
             ports,
             filters,
@@ -219,7 +219,7 @@ impl<'a> Gang<'a> {
             checkpoint: checkpoint.clone().map(keep),
             restart,
             records: timeline.as_ref().map(|_| Records { run: self.run, ..Records::default() }),
-            ..Places::default()
+            ..ElementPlacement::default()
         };
         for (share, (asking, came)) in self.shares.iter().zip(asked) {
             let arguments = vec![places.to_argument()];

@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::chares::Places;
+use gridloom::chares::ElementPlacement;
 use gridloom::{Roles, SimulateConfig};
 
 use super::gang::Share;
@@ -45,7 +45,8 @@ pub(super) fn run(options: &Run, simulated: SimulatedPrograms) -> Result<ExitCod
     let filters = options.apart.filters_between(sites)?;
     let folder = OwnFolder::new("gang")?;
     let deployment = folder.0.join("elements.toml");
-    let places = Places { elements, filters, balance: options.balance.clone(), ..Places::default() };
+    let places =
+        ElementPlacement { elements, filters, balance: options.balance.clone(), ..ElementPlacement::default() };
     std::fs::write(&deployment, deployment_of(&places)).with_context(|| deployment.display().to_string())?;
     config.deployment = Some(deployment);
     config.until = options.until.or(config.until);

@@ -12,7 +12,7 @@ const VARIABLE: &str = "GRIDLOOM_TESTBED";
 
 /// The location of a program's grid.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AttachConfig {
+pub struct TestbedGridConfig {
     /// Address of the agent.
     pub agent: String,
     /// Number of servers.
@@ -21,7 +21,7 @@ pub struct AttachConfig {
     pub functions: Vec<PathBuf>,
 }
 
-impl AttachConfig {
+impl TestbedGridConfig {
     /// Returns the environment variable that makes a program use this grid, as `(name, value)`.
     pub fn to_environment(&self) -> (String, String) {
         (VARIABLE.into(), serde_json::to_string(self).expect("a configuration of paths and numbers"))
@@ -29,9 +29,9 @@ impl AttachConfig {
 
     /// Reads the configuration that `gridloom testbed` set for this program; `local` is the grid that the program
     /// would have started itself.
-    pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<AttachConfig>, Error> {
+    pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<TestbedGridConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
-        let config: AttachConfig = serde_json::from_str(&text.to_string_lossy())
+        let config: TestbedGridConfig = serde_json::from_str(&text.to_string_lossy())
             .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         for file in local.map_or(&[][..], |local| &local.functions) {
             if !config.offers(file) {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn words_and_files_are_offered_by_name() {
         let functions = vec!["builtin:lapack".into(), std::env::current_dir().unwrap().join("Cargo.toml")];
-        let config = AttachConfig { agent: String::new(), servers: 1, functions };
+        let config = TestbedGridConfig { agent: String::new(), servers: 1, functions };
         for offered in ["builtin:linalg", "builtin:lapack", "Cargo.toml", "src/../Cargo.toml"] {
             assert!(config.offers(Path::new(offered)), "{offered}");
         }

@@ -14,7 +14,7 @@ use gridloom_process::{
     EventQueue, Incoming, Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, ProcessWorld,
 };
 
-use super::settings::{log_wants, setting};
+use super::settings::{log_accepts, setting};
 use super::types::Types;
 use crate::Error;
 
@@ -23,7 +23,7 @@ const RETRY_NS: u64 = 20 * MILLISECOND_NS;
 /// Longer times cannot be added to the clock and count as infinite.
 const FOREVER_NS: f64 = (u64::MAX / 4) as f64;
 /// Maximum number of types and senders of unread messages that an error lists.
-const UNREAD_TOLD: usize = 8;
+const UNREAD_LISTED_MAX: usize = 8;
 /// Type of the message that reports a failed callback to the sender of its message.
 const ERROR_KIND: &str = "gridloom:error";
 
@@ -33,7 +33,7 @@ pub type Mains = BTreeMap<String, Main>;
 /// A process's function.
 pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;
 
-type OnLetter = Box<dyn FnMut(&mut Process, PeerId, ProcessMessage) -> Result<(), ProcessError> + Send>;
+type OnMessage = Box<dyn FnMut(&mut Process, PeerId, ProcessMessage) -> Result<(), ProcessError> + Send>;
 type OnTimer = Box<dyn FnMut(&mut Process) -> Result<(), ProcessError> + Send>;
 
 /// How virtual time passes for a block of code that is timed on the real machine.
@@ -52,13 +52,13 @@ pub struct Process {
     /// Also used directly by code that handles all messages itself.
     pub(crate) world: Box<dyn ProcessWorld>,
     agenda: EventQueue,
-    callbacks: BTreeMap<String, Option<OnLetter>>,
+    callbacks: BTreeMap<String, Option<OnMessage>>,
     timers: BTreeMap<TimerNumber, Option<OnTimer>>,
     measured: BTreeMap<String, u64>,
     /// Number of measured blocks that have begun and not ended.
     blocks_open: u32,
     /// Processor time that is not charged to open blocks: that of nested blocks, and of other processes.
-    elsewhere: Duration,
+    excluded: Duration,
     pub(super) types: Types,
 }
 
@@ -82,13 +82,13 @@ impl Process {
 
     pub fn new(world: Box<dyn ProcessWorld>) -> Process {
         let (callbacks, timers, measured) = Default::default();
-        let (blocks_open, elsewhere, types) = Default::default();
-        Process { world, agenda: EventQueue::default(), callbacks, timers, measured, blocks_open, elsewhere, types }
+        let (blocks_open, excluded, types) = Default::default();
+        Process { world, agenda: EventQueue::default(), callbacks, timers, measured, blocks_open, excluded, types }
     }
 
     /// Wraps the process's world, for language bindings.
     #[must_use]
-    pub fn through(mut self, wrap: impl FnOnce(Box<dyn ProcessWorld>) -> Box<dyn ProcessWorld>) -> Process {
+    pub fn wrap_world(mut self, wrap: impl FnOnce(Box<dyn ProcessWorld>) -> Box<dyn ProcessWorld>) -> Process {
         self.world = wrap(self.world);
         self
     }
@@ -112,8 +112,8 @@ impl Process {
     /// # Errors
     /// If the process has to end, or `seconds` is not a valid time.
     pub fn sleep(&mut self, seconds: f64) -> Result<(), ProcessError> {
-        let at = self.world.now() + span("sleep", seconds)?;
-        self.blocks(|world| world.sleep_until(at))
+        let at = self.world.now() + duration_ns("sleep", seconds)?;
+        self.blocking(|world| world.sleep_until(at))
     }
 
     /// Checks the argument of [`Process::sleep`], for a program that sleeps in parts.
@@ -121,7 +121,7 @@ impl Process {
     /// # Errors
     /// If `seconds` is not a valid time.
     pub fn check_sleep(seconds: f64) -> Result<(), ProcessError> {
-        span("sleep", seconds).map(drop)
+        duration_ns("sleep", seconds).map(drop)
     }
 
     /// Takes the time of `flops` floating-point operations on one core of the simulated host; takes no time for real.
@@ -130,9 +130,14 @@ impl Process {
     /// If the process has to end, or `flops` is negative or not finite.
     pub fn compute(&mut self, flops: f64) -> Result<(), ProcessError> {
         if !(0.0..f64::INFINITY).contains(&flops) {
-            return Err(wrong("compute", flops, "floating-point operations", "a finite number that is not negative"));
+            return Err(wrong_number(
+                "compute",
+                flops,
+                "floating-point operations",
+                "a finite number that is not negative",
+            ));
         }
-        self.blocks(|world| world.account_flops(flops))
+        self.blocking(|world| world.account_flops(flops))
     }
 
     /// Runs a block of code, timed on the real machine; in simulation it takes as long as on the simulated host.
@@ -159,7 +164,7 @@ impl Process {
     /// Begins a measured block. Pass the result to [`Process::end_block`].
     pub fn begin_block(&mut self) -> Duration {
         self.blocks_open += 1;
-        processor_time().saturating_sub(self.elsewhere)
+        processor_time().saturating_sub(self.excluded)
     }
 
     /// Abandons a measured block; nothing is charged.
@@ -172,32 +177,32 @@ impl Process {
     /// # Errors
     /// If the process has to end.
     pub fn end_block(&mut self, name: &str, how: Measure, began: Duration) -> Result<(), ProcessError> {
-        let taken = processor_time().saturating_sub(self.elsewhere).saturating_sub(began);
+        let taken = processor_time().saturating_sub(self.excluded).saturating_sub(began);
         self.drop_block();
         // This time does not count for an enclosing block.
-        self.elsewhere += taken;
+        self.excluded += taken;
         let taken_ns = taken.as_nanos() as u64;
         let charged_ns = match how {
             Measure::Once => *self.measured.entry(name.to_string()).or_insert(taken_ns),
             Measure::Always | Measure::Skip { .. } => taken_ns,
         };
-        self.blocks(|world| world.account_computed(name, charged_ns)).map(|_| ())
+        self.blocking(|world| world.account_computed(name, charged_ns)).map(|_| ())
     }
 
     /// Calls the world. Other processes may run meanwhile, perhaps on this thread; their time does not count for measured blocks.
-    fn blocks<R>(&mut self, call: impl FnOnce(&mut dyn ProcessWorld) -> R) -> R {
+    fn blocking<R>(&mut self, call: impl FnOnce(&mut dyn ProcessWorld) -> R) -> R {
         if self.blocks_open == 0 {
             return call(&mut *self.world);
         }
         let before = processor_time();
         let result = call(&mut *self.world);
-        self.elsewhere += processor_time().saturating_sub(before);
+        self.excluded += processor_time().saturating_sub(before);
         result
     }
 
     /// Writes a line to the log, if the log accepts that level and category (`--log`, `GRIDLOOM_LOG`).
     pub fn log(&mut self, level: Level, category: &str, text: &str) {
-        if log_wants(level, category) {
+        if log_accepts(level, category) {
             self.world.log(level, category, text);
         }
     }
@@ -220,10 +225,10 @@ impl Process {
     pub fn connect(&mut self, host: &str, port: u16, patience: f64) -> Result<PeerId, ProcessError> {
         let until = self.until("connect", patience)?;
         loop {
-            match self.blocks(|world| world.connect(host, port)) {
+            match self.blocking(|world| world.connect(host, port)) {
                 Err(ProcessError::CannotConnect { .. }) if self.world.now() + RETRY_NS <= until => {
                     let at = self.world.now() + RETRY_NS;
-                    self.blocks(|world| world.sleep_until(at))?;
+                    self.blocking(|world| world.sleep_until(at))?;
                 }
                 outcome => return outcome,
             }
@@ -246,7 +251,7 @@ impl Process {
     /// # Errors
     /// If the connection is closed, or the message too large.
     pub fn send_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
-        self.blocks(|world| world.send(peer, ProcessMessage { kind: kind.into(), payload }))
+        self.blocking(|world| world.send(peer, ProcessMessage { kind: kind.into(), payload }))
     }
 
     /// Like [`Process::send_bytes`], but does not wait. If there is no room, it returns the bytes.
@@ -255,7 +260,7 @@ impl Process {
     /// # Errors
     /// As [`Process::send_bytes`].
     pub fn offer_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<Option<Vec<u8>>, ProcessError> {
-        let refused = self.blocks(|world| world.offer(peer, ProcessMessage { kind: kind.into(), payload }))?;
+        let refused = self.blocking(|world| world.offer(peer, ProcessMessage { kind: kind.into(), payload }))?;
         Ok(refused.map(|letter| letter.payload))
     }
 
@@ -263,17 +268,17 @@ impl Process {
     ///
     /// # Errors
     /// If the connection is closed, or the message larger than 64 KiB.
-    pub fn urge_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
-        self.blocks(|world| world.send_urgent(peer, ProcessMessage { kind: kind.into(), payload }))
+    pub fn send_urgent_bytes(&mut self, peer: PeerId, kind: &str, payload: Vec<u8>) -> Result<(), ProcessError> {
+        self.blocking(|world| world.send_urgent(peer, ProcessMessage { kind: kind.into(), payload }))
     }
 
     /// Returns an empty buffer for [`Process::send_bytes`], with the memory of an earlier message if one is available.
-    pub fn spare(&mut self) -> Vec<u8> {
+    pub fn buffer(&mut self) -> Vec<u8> {
         self.world.take_buffer()
     }
 
     /// Returns the buffer of a processed message to the pool, where a later message may reuse it.
-    pub fn keep(&mut self, payload: Vec<u8>) {
+    pub fn recycle(&mut self, payload: Vec<u8>) {
         self.world.return_buffer(payload);
     }
 
@@ -310,9 +315,9 @@ impl Process {
     /// # Errors
     /// As [`Process::set_timer`].
     pub fn set_bare_timer(&mut self, seconds: f64, repeat: bool) -> Result<TimerNumber, ProcessError> {
-        let ns = span("timer", seconds)?;
+        let ns = duration_ns("timer", seconds)?;
         if repeat && ns == 0 {
-            return Err(wrong("timer that repeats", seconds, "seconds", "a period of at least a nanosecond"));
+            return Err(wrong_number("timer that repeats", seconds, "seconds", "a period of at least a nanosecond"));
         }
         Ok(self.agenda.set_timer(self.world.now() + ns, repeat.then_some(ns)))
     }
@@ -358,7 +363,7 @@ impl Process {
                     }
                     match outcome {
                         Err(error @ ProcessError::Ended { .. }) => return Err(error),
-                        Err(error) => self.answer_with_error(from, &kind, &error.to_string()),
+                        Err(error) => self.report_failure(from, &kind, &error.to_string()),
                         Ok(()) => {}
                     }
                     return Ok(true);
@@ -379,7 +384,7 @@ impl Process {
     }
 
     /// Reports to the sender of a message, and to the log, that its callback failed here.
-    pub fn answer_with_error(&mut self, peer: PeerId, kind: &str, why: &str) {
+    pub fn report_failure(&mut self, peer: PeerId, kind: &str, why: &str) {
         let sender = self.describe(peer);
         self.log(Level::Error, "gridloom", &format!("message '{kind}' of {sender} failed: {why}"));
         // If the sender is gone, nobody needs the error.
@@ -415,8 +420,8 @@ impl Process {
                 return Err(ProcessError::Closed { peer: self.describe(peer), why });
             }
             self.world.set_expected(Some(kind), from);
-            match self.blocks(|world| world.receive(until))? {
-                Some(incoming) => self.take_in(incoming),
+            match self.blocking(|world| world.receive(until))? {
+                Some(incoming) => self.on_incoming(incoming),
                 None => return Err(self.timed_out(kind, from, seconds.unwrap_or_default())),
             }
         }
@@ -437,9 +442,9 @@ impl Process {
             ERROR_KIND => format!("{count} failure of {}", self.describe(*peer)),
             kind => format!("{count} '{kind}' of {}", self.describe(*peer)),
         };
-        let mut told: Vec<String> = unread.iter().take(UNREAD_TOLD).map(one).collect();
-        if unread.len() > UNREAD_TOLD {
-            let rest: usize = unread.values().skip(UNREAD_TOLD).sum();
+        let mut told: Vec<String> = unread.iter().take(UNREAD_LISTED_MAX).map(one).collect();
+        if unread.len() > UNREAD_LISTED_MAX {
+            let rest: usize = unread.values().skip(UNREAD_LISTED_MAX).sum();
             told.push(format!("{rest} others"));
         }
         told.join(", ")
@@ -458,7 +463,7 @@ impl Process {
         self.next_until(wants, until)
     }
 
-    fn take_in(&mut self, incoming: Incoming) {
+    fn on_incoming(&mut self, incoming: Incoming) {
         if let Incoming::Closed { peer, .. } = &incoming {
             self.types.forget(*peer);
         }
@@ -474,9 +479,9 @@ impl Process {
             let now = self.world.now();
             // Timers that are always due must not hide received messages.
             if self.agenda.next_timer_at().is_some_and(|at| at <= now)
-                && let Some(incoming) = self.blocks(|world| world.receive(Some(now)))?
+                && let Some(incoming) = self.blocking(|world| world.receive(Some(now)))?
             {
-                self.take_in(incoming);
+                self.on_incoming(incoming);
             }
             if let Some(happening) = self.agenda.next(now, &wants) {
                 return Ok(Some(happening));
@@ -486,8 +491,8 @@ impl Process {
             }
             self.world.set_expected(None, None);
             let due = [until, self.agenda.next_timer_at()].into_iter().flatten().min();
-            if let Some(incoming) = self.blocks(|world| world.receive(due))? {
-                self.take_in(incoming);
+            if let Some(incoming) = self.blocking(|world| world.receive(due))? {
+                self.on_incoming(incoming);
             }
         }
     }
@@ -500,7 +505,7 @@ impl Process {
     /// Returns the time after `seconds`: now if that is negative, never if it is infinite.
     fn until(&self, what: &str, seconds: f64) -> Result<Time, ProcessError> {
         if seconds.is_nan() {
-            return Err(wrong(what, seconds, "seconds", "a time"));
+            return Err(wrong_number(what, seconds, "seconds", "a time"));
         }
         let ns = seconds.max(0.0) * SECOND_NS as f64;
         // Times beyond the clock's range mean forever.
@@ -509,15 +514,15 @@ impl Process {
 }
 
 /// Converts a finite time to nanoseconds; 0 if it is negative.
-fn span(what: &str, seconds: f64) -> Result<u64, ProcessError> {
+fn duration_ns(what: &str, seconds: f64) -> Result<u64, ProcessError> {
     let ns = seconds.max(0.0) * SECOND_NS as f64;
     match seconds.is_nan() || ns >= FOREVER_NS {
-        true => Err(wrong(what, seconds, "seconds", "a finite time")),
+        true => Err(wrong_number(what, seconds, "seconds", "a finite time")),
         false => Ok(ns as u64),
     }
 }
 
-fn wrong(what: &str, value: f64, unit: &str, remedy: &str) -> ProcessError {
+fn wrong_number(what: &str, value: f64, unit: &str, remedy: &str) -> ProcessError {
     ProcessError::WrongNumber { what: what.into(), value, unit: unit.into(), remedy: remedy.into() }
 }
 

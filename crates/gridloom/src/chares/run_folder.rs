@@ -22,7 +22,7 @@ use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoints::CheckpointFolder;
-use super::options::{Bounds, Restart};
+use super::options::{ElementLimits, Restart};
 use crate::Error;
 
 /// The elements between one loss, or one change of their number, and the next.
@@ -50,7 +50,7 @@ impl Generation {
 
 /// The first element's request to the command, once all have saved.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Request {
+pub struct ResizeRequest {
     pub epoch: u64,
     pub elements: u32,
     pub restart: Restart,
@@ -58,21 +58,21 @@ pub struct Request {
 
 /// Description of a run for other processes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct RunFile {
+pub struct RunDescription {
     pub program: Vec<String>,
     /// The number of elements at the beginning.
     pub elements: u32,
-    pub bounds: Bounds,
+    pub bounds: ElementLimits,
 }
 
 /// The files of a run.
 #[derive(Clone, Debug)]
-pub struct Epochs(PathBuf);
+pub struct RunFolder(PathBuf);
 
 /// The command's decision after a loss or a request.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Verdict {
-    Goes(Generation),
+pub(super) enum Decision {
+    Continue(Generation),
     /// No further process will start: the program has ended, or fails. This is final.
     Over,
 }
@@ -81,13 +81,13 @@ fn cannot(what: &str, path: &Path, error: impl std::fmt::Display) -> Error {
     Error::Input(format!("the elements of a run: cannot {what} {}: {error}", path.display()))
 }
 
-impl Epochs {
-    pub fn new(folder: impl Into<PathBuf>) -> Epochs {
-        Epochs(folder.into())
+impl RunFolder {
+    pub fn new(folder: impl Into<PathBuf>) -> RunFolder {
+        RunFolder(folder.into())
     }
 
     /// The named pipe that notifies the command of a request.
-    pub fn bell(&self) -> PathBuf {
+    pub fn pipe(&self) -> PathBuf {
         self.0.join("bell")
     }
 
@@ -95,12 +95,12 @@ impl Epochs {
     ///
     /// # Errors
     /// If the pipe cannot be written to.
-    pub fn ring(&self) -> Result<bool, Error> {
-        match open(self.bell(), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+    pub fn notify(&self) -> Result<bool, Error> {
+        match open(self.pipe(), OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
             // If the pipe is full, the command has a notification already.
             Ok(bell) => Ok(!matches!(rustix::io::write(&bell, b"!"), Err(error) if error != rustix::io::Errno::AGAIN)),
             Err(rustix::io::Errno::NXIO | rustix::io::Errno::NOENT) => Ok(false),
-            Err(error) => Err(cannot("ring", &self.bell(), error)),
+            Err(error) => Err(cannot("ring", &self.pipe(), error)),
         }
     }
 
@@ -108,7 +108,7 @@ impl Epochs {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn describe(&self, run: &RunFile) -> Result<(), Error> {
+    pub fn describe(&self, run: &RunDescription) -> Result<(), Error> {
         self.write("run", &json(run))
     }
 
@@ -116,7 +116,7 @@ impl Epochs {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn description(&self) -> Result<Option<RunFile>, Error> {
+    pub fn description(&self) -> Result<Option<RunDescription>, Error> {
         self.parsed("run")
     }
 
@@ -149,7 +149,7 @@ impl Epochs {
     /// # Errors
     /// If the file cannot be read.
     pub fn is_over(&self) -> Result<bool, Error> {
-        Ok(self.verdict()? == Some(Verdict::Over))
+        Ok(self.verdict()? == Some(Decision::Over))
     }
 
     /// Returns the current generation; `None` if the run has ended, or has only begun.
@@ -159,19 +159,19 @@ impl Epochs {
     pub fn generation(&self) -> Result<Option<Generation>, Error> {
         Ok(self
             .verdict()?
-            .and_then(|verdict| if let Verdict::Goes(generation) = verdict { Some(generation) } else { None }))
+            .and_then(|verdict| if let Decision::Continue(generation) = verdict { Some(generation) } else { None }))
     }
 
-    pub(super) fn verdict(&self) -> Result<Option<Verdict>, Error> {
+    pub(super) fn verdict(&self) -> Result<Option<Decision>, Error> {
         let Some(text) = self.read("epoch")? else { return Ok(None) };
-        Ok(Some(serde_json::from_str(&text).map_or(Verdict::Over, Verdict::Goes)))
+        Ok(Some(serde_json::from_str(&text).map_or(Decision::Over, Decision::Continue)))
     }
 
     /// Requests that the run continue with `elements` elements. Returns false if another request is pending.
     ///
     /// # Errors
     /// If the request cannot be written.
-    pub fn want(&self, elements: u32) -> Result<bool, Error> {
+    pub fn request_elements(&self, elements: u32) -> Result<bool, Error> {
         self.delete("refused")?;
         let (path, new) = (self.0.join("wanted"), self.new_file("wanted"));
         fs::write(&new, elements.to_string()).map_err(|error| cannot("write", &new, error))?;
@@ -189,7 +189,7 @@ impl Epochs {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn wanted(&self) -> Result<Option<u32>, Error> {
+    pub fn requested_elements(&self) -> Result<Option<u32>, Error> {
         Ok(self.read("wanted")?.and_then(|text| text.parse().ok()))
     }
 
@@ -197,28 +197,28 @@ impl Epochs {
     ///
     /// # Errors
     /// If the file cannot be deleted.
-    pub fn settle(&self) -> Result<(), Error> {
+    pub fn clear_request(&self) -> Result<(), Error> {
         self.delete("wanted")
     }
 
     pub(super) fn refuse(&self, why: &str) -> Result<(), Error> {
         self.write("refused", why)?;
-        self.settle()
+        self.clear_request()
     }
 
     /// Returns why the last request was refused.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn refused(&self) -> Result<Option<String>, Error> {
+    pub fn refusal(&self) -> Result<Option<String>, Error> {
         self.read("refused")
     }
 
-    pub(super) fn request(&self, request: &Request) -> Result<(), Error> {
+    pub(super) fn request(&self, request: &ResizeRequest) -> Result<(), Error> {
         self.write("request", &json(request))?;
-        match self.ring()? {
+        match self.notify()? {
             true => Ok(()),
-            false => Err(cannot("ring", &self.bell(), "the command has ended")),
+            false => Err(cannot("ring", &self.pipe(), "the command has ended")),
         }
     }
 
@@ -226,7 +226,7 @@ impl Epochs {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn take_request(&self) -> Result<Option<Request>, Error> {
+    pub fn take_request(&self) -> Result<Option<ResizeRequest>, Error> {
         let request = self.parsed("request")?;
         if request.is_some() {
             self.delete("request")?;

@@ -123,7 +123,7 @@ fn calls_under_way_count() {
     let group = grid.group_of(&graph, "heft", GraphOptions::default()).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let value = Value::placeholder(square());
-    let planned = group.described_plan().unwrap();
+    let planned = group.declared_plan().unwrap();
     let on_fast = planned.tasks.iter().filter(|task| task.server == "fast").count();
     assert_eq!(on_fast, 4);
     let calls: Vec<_> = (0..4).map(|_| group.submit(&product, [&value], &[]).unwrap()).collect();

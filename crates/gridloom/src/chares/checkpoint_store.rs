@@ -4,16 +4,16 @@ use gridloom_chare::{Element, Pe};
 use gridloom_process::ProcessWorld;
 
 use super::checkpoints::{CheckpointFolder, Origin};
-use super::course::Course;
-use super::epochs::Generation;
 use super::links::Links;
+use super::membership::Membership;
 use super::memory::Memory;
-use super::options::{Keep, Restart};
-use super::places::Places;
+use super::options::{CheckpointOptions, Restart};
+use super::placement::ElementPlacement;
+use super::run_folder::Generation;
 use crate::Error;
 
 #[derive(Debug)]
-pub(super) enum Kept {
+pub(super) enum CheckpointStore {
     Nowhere,
     /// Keeps every `every`-th checkpoint, numbered from `next`.
     Folder {
@@ -25,23 +25,27 @@ pub(super) enum Kept {
     Memory(Box<Memory>),
 }
 
-impl Kept {
+impl CheckpointStore {
     /// Returns where an element of that generation keeps its checkpoints.
     ///
     /// # Errors
     /// If the command does not name the folder in which it reports losses.
-    pub(super) fn of(places: &Places, course: &Course, generation: &Generation) -> Result<Kept, Error> {
+    pub(super) fn new(
+        places: &ElementPlacement,
+        course: &Membership,
+        generation: &Generation,
+    ) -> Result<CheckpointStore, Error> {
         match (&places.memory, &places.checkpoint) {
             (Some(memory), _) => {
                 let no_command = || Error::Input("checkpoints in memory: the command names no folder".into());
                 let epochs = course.epochs().ok_or_else(no_command)?;
-                Ok(Kept::Memory(Box::new(Memory::new(memory, epochs, places, generation.since))))
+                Ok(CheckpointStore::Memory(Box::new(Memory::new(memory, epochs, places, generation.since))))
             }
             (None, Some(keep)) => {
-                let Keep { every, run, next, .. } = *keep;
-                Ok(Kept::Folder { folder: CheckpointFolder::new(&keep.folder), every, run, next })
+                let CheckpointOptions { every, run, next, .. } = *keep;
+                Ok(CheckpointStore::Folder { folder: CheckpointFolder::new(&keep.folder), every, run, next })
             }
-            (None, None) => Ok(Kept::Nowhere),
+            (None, None) => Ok(CheckpointStore::Nowhere),
         }
     }
 
@@ -49,14 +53,14 @@ impl Kept {
     ///
     /// # Errors
     /// If a checkpoint in memory is lost, or an element.
-    pub(super) fn from(
+    pub(super) fn origin(
         &mut self,
         world: &mut dyn ProcessWorld,
         links: &mut Links,
-        (places, course): (&Places, &Course),
+        (places, course): (&ElementPlacement, &Membership),
         generation: &Generation,
     ) -> Result<Origin, Error> {
-        if let Kept::Memory(memory) = self
+        if let CheckpointStore::Memory(memory) = self
             && let Some(number) = memory.agree(world, links, generation)?
         {
             return Ok(Origin::Memory(number));
@@ -80,11 +84,11 @@ impl Kept {
     ) -> Result<(), Error> {
         let is_first = element.me() == Pe(0);
         match self {
-            Kept::Folder { folder, every, next, .. } if is_first => {
+            CheckpointStore::Folder { folder, every, next, .. } if is_first => {
                 element.keep_checkpoints(*every, folder.next()?.max(*next));
             }
-            Kept::Nowhere | Kept::Folder { .. } => {}
-            Kept::Memory(memory) => {
+            CheckpointStore::Nowhere | CheckpointStore::Folder { .. } => {}
+            CheckpointStore::Memory(memory) => {
                 memory.keep(element, if let Origin::Memory(number) = from { Some(*number) } else { None })
             }
         }
@@ -92,14 +96,16 @@ impl Kept {
             (Origin::Beginning, _) => {}
             (Origin::Folder(folder, number), _) => element.restore(&folder.read(*number)?)?,
             (Origin::Parts(parts), _) => element.restore(parts)?,
-            (Origin::Memory(number), Kept::Memory(memory)) => memory.restore(world, links, element, *number)?,
+            (Origin::Memory(number), CheckpointStore::Memory(memory)) => {
+                memory.restore(world, links, element, *number)?
+            }
             (Origin::Memory(_), _) => unreachable!("elements agree on what is in their memory"),
         }
         if is_first && !matches!(from, Origin::Beginning) {
             element.resume();
         }
-        if let Kept::Memory(memory) = self {
-            memory.tell_return(element, generation, from);
+        if let CheckpointStore::Memory(memory) = self {
+            memory.log_recovery(element, generation, from);
         }
         Ok(())
     }
@@ -113,15 +119,15 @@ impl Kept {
         world: &mut dyn ProcessWorld,
         links: &mut Links,
         element: &mut Element,
-        (places, course): (&Places, &Course),
+        (places, course): (&ElementPlacement, &Membership),
         generation: &Generation,
     ) -> Result<(), Error> {
         if let Some(elements) = element.saves_for() {
             return self.resize(element, elements, (places, course), generation);
         }
         match self {
-            Kept::Nowhere => {}
-            Kept::Folder { folder, run, .. } => {
+            CheckpointStore::Nowhere => {}
+            CheckpointStore::Folder { folder, run, .. } => {
                 if let Some((number, bytes)) = element.take_part()? {
                     folder.write(number, (element.me(), *run), &bytes)?;
                     element.saved(number);
@@ -131,7 +137,7 @@ impl Kept {
                     element.resume();
                 }
             }
-            Kept::Memory(memory) => {
+            CheckpointStore::Memory(memory) => {
                 let notes = links.take_notes();
                 memory.run(world, links, element, notes)?;
             }
@@ -145,7 +151,7 @@ impl Kept {
         &mut self,
         element: &mut Element,
         elements: u32,
-        (places, course): (&Places, &Course),
+        (places, course): (&ElementPlacement, &Membership),
         generation: &Generation,
     ) -> Result<(), Error> {
         if let Some(number) = element.due_checkpoint() {
@@ -157,10 +163,10 @@ impl Kept {
         }
         if let Some(number) = element.take_complete() {
             let kept = match self {
-                Kept::Folder { folder, run, .. } => folder
+                CheckpointStore::Folder { folder, run, .. } => folder
                     .complete(number, element.elements().count(), *run)
                     .map(|()| Some(Restart { folder: folder.text(), number: Some(number) })),
-                Kept::Nowhere | Kept::Memory(_) => Ok(None),
+                CheckpointStore::Nowhere | CheckpointStore::Memory(_) => Ok(None),
             };
             match kept.and_then(|kept| course.resize(places, generation, elements, kept)) {
                 Ok(()) => element.renew(),
@@ -172,19 +178,19 @@ impl Kept {
     }
 
     /// Saves the element's state for a change of the number of elements.
-    fn save(&self, element: &mut Element, course: &Course, generation: &Generation) -> Result<(), Error> {
+    fn save(&self, element: &mut Element, course: &Membership, generation: &Generation) -> Result<(), Error> {
         let Some((number, bytes)) = element.take_part()? else { return Ok(()) };
         match self {
-            Kept::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes),
-            Kept::Nowhere | Kept::Memory(_) => course.save(generation.epoch, element.me(), bytes),
+            CheckpointStore::Folder { folder, run, .. } => folder.write(number, (element.me(), *run), &bytes),
+            CheckpointStore::Nowhere | CheckpointStore::Memory(_) => course.save(generation.epoch, element.me(), bytes),
         }
     }
 
     /// Notes that an element was lost. Returns whether the others wait for its successor.
     pub(super) fn on_loss(&mut self) -> bool {
         match self {
-            Kept::Nowhere | Kept::Folder { .. } => false,
-            Kept::Memory(memory) => {
+            CheckpointStore::Nowhere | CheckpointStore::Folder { .. } => false,
+            CheckpointStore::Memory(memory) => {
                 memory.note_loss();
                 true
             }
@@ -202,8 +208,8 @@ impl Kept {
         element: &mut Element,
     ) -> Result<(), Error> {
         match self {
-            Kept::Nowhere | Kept::Folder { .. } => Ok(()),
-            Kept::Memory(memory) => memory.end(world, links, element),
+            CheckpointStore::Nowhere | CheckpointStore::Folder { .. } => Ok(()),
+            CheckpointStore::Memory(memory) => memory.end(world, links, element),
         }
     }
 }

@@ -23,15 +23,15 @@ use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Pe, ResizePolicy};
 use gridloom_process::{Incoming, ProcessMessage, ProcessWorld};
 
-use super::epochs::{Epochs, Generation, Request, Verdict};
-use super::links::{Early, early_of};
-use super::options::{Bounds, Changing, Restart};
-use super::places::Places;
+use super::links::{Early, parse_hello};
+use super::options::{ElementLimits, Resizing, Restart};
+use super::placement::ElementPlacement;
+use super::run_folder::{Decision, Generation, ResizeRequest, RunFolder};
 use crate::Error;
 
 /// Time for which an element waits for the command's decision after a loss or a request.
 const VERDICT_NS: u64 = 30 * SECOND_NS;
-const LOOK_NS: u64 = MILLISECOND_NS;
+const POLL_NS: u64 = MILLISECOND_NS;
 /// Type of the message that makes a simulated element that has left check the state again.
 const WAKE: &str = "chares:wake";
 
@@ -47,31 +47,31 @@ pub(super) struct Shared {
 
 /// How an element learns its generation.
 #[derive(Clone, Debug)]
-pub(super) enum Course {
+pub(super) enum Membership {
     /// The elements never change.
     Fixed,
     Command {
-        epochs: Epochs,
-        bounds: Bounds,
+        epochs: RunFolder,
+        bounds: ElementLimits,
     },
     Simulated(Arc<Mutex<Shared>>),
 }
 
-impl Course {
-    pub(super) fn of(places: &Places, world: &dyn ProcessWorld, shared: &Arc<Mutex<Shared>>) -> Course {
+impl Membership {
+    pub(super) fn of(places: &ElementPlacement, world: &dyn ProcessWorld, shared: &Arc<Mutex<Shared>>) -> Membership {
         match world.is_simulated() {
-            true => Course::Simulated(shared.clone()),
-            false => Course::real(places),
+            true => Membership::Simulated(shared.clone()),
+            false => Membership::real(places),
         }
     }
 
     /// Returns the membership of an element that is not simulated.
-    pub(super) fn real(places: &Places) -> Course {
-        match &places.changing {
-            Some(Changing { folder, bounds }) => {
-                Course::Command { epochs: Epochs::new(folder), bounds: bounds.clone() }
+    pub(super) fn real(places: &ElementPlacement) -> Membership {
+        match &places.resizing {
+            Some(Resizing { folder, bounds }) => {
+                Membership::Command { epochs: RunFolder::new(folder), bounds: bounds.clone() }
             }
-            None => Course::Fixed,
+            None => Membership::Fixed,
         }
     }
 
@@ -79,23 +79,23 @@ impl Course {
     ///
     /// # Errors
     /// If the command's file cannot be read.
-    pub(super) fn first(&self, places: &Places) -> Result<Generation, Error> {
+    pub(super) fn first(&self, places: &ElementPlacement) -> Result<Generation, Error> {
         let own = || Generation {
             elements: places.elements.clone(),
             restart: places.restart.clone(),
             ..Generation::default()
         };
         match self {
-            Course::Command { epochs, .. } => Ok(epochs.generation()?.unwrap_or_else(own)),
-            Course::Fixed | Course::Simulated(_) => Ok(own()),
+            Membership::Command { epochs, .. } => Ok(epochs.generation()?.unwrap_or_else(own)),
+            Membership::Fixed | Membership::Simulated(_) => Ok(own()),
         }
     }
 
-    fn verdict(&self) -> Result<Option<Verdict>, Error> {
+    fn verdict(&self) -> Result<Option<Decision>, Error> {
         match self {
-            Course::Fixed => Ok(None),
-            Course::Command { epochs, .. } => epochs.verdict(),
-            Course::Simulated(shared) => Ok(lock(shared).generation.clone().map(Verdict::Goes)),
+            Membership::Fixed => Ok(None),
+            Membership::Command { epochs, .. } => epochs.verdict(),
+            Membership::Simulated(shared) => Ok(lock(shared).generation.clone().map(Decision::Continue)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Course {
     /// If the command's file cannot be read.
     pub(super) fn next(&self, epoch: u64) -> Result<Option<Generation>, Error> {
         Ok(match self.verdict()? {
-            Some(Verdict::Goes(generation)) if generation.epoch > epoch => Some(generation),
+            Some(Decision::Continue(generation)) if generation.epoch > epoch => Some(generation),
             _ => None,
         })
     }
@@ -116,11 +116,11 @@ impl Course {
     /// If the command's file cannot be read.
     pub(super) fn await_next(&self, world: &mut dyn ProcessWorld, epoch: u64) -> Result<Option<Generation>, Error> {
         let until = world.now() + VERDICT_NS;
-        while world.now() < until && self.verdict()? != Some(Verdict::Over) {
+        while world.now() < until && self.verdict()? != Some(Decision::Over) {
             if let Some(generation) = self.next(epoch)? {
                 return Ok(Some(generation));
             }
-            world.sleep_until(world.now() + LOOK_NS)?;
+            world.sleep_until(world.now() + POLL_NS)?;
         }
         Ok(None)
     }
@@ -130,25 +130,30 @@ impl Course {
     ///
     /// # Errors
     /// If the command's file cannot be read.
-    pub(super) fn may_come(&self, epoch: u64) -> Result<bool, Error> {
+    pub(super) fn may_still_connect(&self, epoch: u64) -> Result<bool, Error> {
         Ok(epoch > 0
-            && matches!(self, Course::Command { .. })
-            && !matches!(self.verdict()?, None | Some(Verdict::Over)))
+            && matches!(self, Membership::Command { .. })
+            && !matches!(self.verdict()?, None | Some(Decision::Over)))
     }
 
-    pub(super) fn epochs(&self) -> Option<&Epochs> {
-        if let Course::Command { epochs, .. } = self { Some(epochs) } else { None }
+    pub(super) fn epochs(&self) -> Option<&RunFolder> {
+        if let Membership::Command { epochs, .. } = self { Some(epochs) } else { None }
     }
 
     /// Lets the number of elements change, where that is possible.
-    pub(super) fn let_resize(&self, places: &Places, element: &mut Element) {
+    pub(super) fn let_resize(&self, places: &ElementPlacement, element: &mut Element) {
         let owner = match self {
-            Course::Fixed => return,
-            Course::Command { epochs, bounds } => Owner { epochs: Some(epochs.clone()), bounds: bounds.clone() },
-            Course::Simulated(_) => {
+            Membership::Fixed => return,
+            Membership::Command { epochs, bounds } => {
+                PendingResize { epochs: Some(epochs.clone()), bounds: bounds.clone() }
+            }
+            Membership::Simulated(_) => {
                 let most = places.elements.len() as u32;
                 let why_most = format!("the deployment of the simulation has {most}");
-                Owner { epochs: None, bounds: Bounds { least: 1, most, why_least: String::new(), why_most } }
+                PendingResize {
+                    epochs: None,
+                    bounds: ElementLimits { least: 1, most, why_least: String::new(), why_most },
+                }
             }
         };
         element.set_resize_policy(Box::new(owner));
@@ -160,11 +165,11 @@ impl Course {
     /// If it cannot be written.
     pub(super) fn save(&self, epoch: u64, element: Pe, bytes: Vec<u8>) -> Result<(), Error> {
         match self {
-            Course::Fixed => {
+            Membership::Fixed => {
                 Err(Error::Chares(ChareError::Failed("this element's run has a fixed number of elements".into())))
             }
-            Course::Command { epochs, .. } => epochs.parts().write(epoch, (element, 0), &bytes),
-            Course::Simulated(shared) => {
+            Membership::Command { epochs, .. } => epochs.parts().write(epoch, (element, 0), &bytes),
+            Membership::Simulated(shared) => {
                 lock(shared).parts.insert(element, bytes);
                 Ok(())
             }
@@ -178,14 +183,14 @@ impl Course {
     /// If the command cannot be notified.
     pub(super) fn resize(
         &self,
-        places: &Places,
+        places: &ElementPlacement,
         old: &Generation,
         elements: u32,
         kept: Option<Restart>,
     ) -> Result<(), Error> {
         match self {
-            Course::Fixed => Ok(()),
-            Course::Command { epochs, .. } => {
+            Membership::Fixed => Ok(()),
+            Membership::Command { epochs, .. } => {
                 let own = || -> Result<Restart, Error> {
                     let folder = epochs.parts();
                     // If an element is lost before the command starts the next generation, all go back to an earlier one.
@@ -193,9 +198,9 @@ impl Course {
                     Ok(Restart { folder: folder.text(), number: Some(old.epoch) })
                 };
                 let restart = kept.map_or_else(own, Ok)?;
-                epochs.request(&Request { epoch: old.epoch, elements, restart })
+                epochs.request(&ResizeRequest { epoch: old.epoch, elements, restart })
             }
-            Course::Simulated(shared) => {
+            Membership::Simulated(shared) => {
                 let epoch = old.epoch + 1;
                 let elements = places.elements[..elements as usize].to_vec();
                 let mut shared = lock(shared);
@@ -210,7 +215,9 @@ impl Course {
     /// Returns the states that all simulated elements saved before that generation.
     pub(super) fn parts(&self, generation: &Generation) -> Option<Vec<Vec<u8>>> {
         match self {
-            Course::Simulated(shared) if generation.epoch > 0 => Some(lock(shared).parts.values().cloned().collect()),
+            Membership::Simulated(shared) if generation.epoch > 0 => {
+                Some(lock(shared).parts.values().cloned().collect())
+            }
             _ => None,
         }
     }
@@ -225,14 +232,16 @@ impl Course {
         (me, epoch): (Pe, u64),
         early: &mut Early,
     ) -> Result<Option<Generation>, Error> {
-        let Course::Simulated(shared) = self else { return Ok(None) };
+        let Membership::Simulated(shared) = self else { return Ok(None) };
         loop {
             let next = self.next(epoch)?.filter(|generation| (me.0 as usize) < generation.elements.len());
             if next.is_some() || lock(shared).is_over {
                 return Ok(next);
             }
             match world.receive(None)? {
-                Some(Incoming::Message { from, letter }) => early.extend(early_of(&letter).map(|hello| (from, hello))),
+                Some(Incoming::Message { from, letter }) => {
+                    early.extend(parse_hello(&letter).map(|hello| (from, hello)))
+                }
                 Some(Incoming::Closed { peer, .. }) => _ = early.remove(&peer),
                 None => {}
             }
@@ -243,8 +252,13 @@ impl Course {
     ///
     /// # Errors
     /// If the simulation ends.
-    pub(super) fn wake(&self, world: &mut dyn ProcessWorld, places: &Places, from: usize) -> Result<(), Error> {
-        if !matches!(self, Course::Simulated(_)) || places.me() != Pe(0) {
+    pub(super) fn wake(
+        &self,
+        world: &mut dyn ProcessWorld,
+        places: &ElementPlacement,
+        from: usize,
+    ) -> Result<(), Error> {
+        if !matches!(self, Membership::Simulated(_)) || places.me() != Pe(0) {
             return Ok(());
         }
         for element in (from as u32..places.elements.len() as u32).map(Pe) {
@@ -262,10 +276,10 @@ impl Course {
     pub(super) fn end_all(
         &self,
         world: &mut dyn ProcessWorld,
-        places: &Places,
+        places: &ElementPlacement,
         generation: &Generation,
     ) -> Result<(), Error> {
-        if let Course::Simulated(shared) = self {
+        if let Membership::Simulated(shared) = self {
             lock(shared).is_over = true;
         }
         self.wake(world, places, generation.elements.len())
@@ -277,16 +291,16 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 /// Decides with how many elements a program can continue.
-struct Owner {
+struct PendingResize {
     /// `None` in simulation.
-    epochs: Option<Epochs>,
-    bounds: Bounds,
+    epochs: Option<RunFolder>,
+    bounds: ElementLimits,
 }
 
-impl ResizePolicy for Owner {
+impl ResizePolicy for PendingResize {
     fn requested(&mut self) -> Option<u32> {
         // An unreadable request counts as none: the program continues.
-        self.epochs.as_ref().and_then(|epochs| epochs.wanted().ok().flatten())
+        self.epochs.as_ref().and_then(|epochs| epochs.requested_elements().ok().flatten())
     }
 
     fn check(&self, elements: u32) -> Result<(), String> {
@@ -310,14 +324,14 @@ mod tests {
     fn what_was_saved_stays_until_others_have_begun() {
         let path = std::env::temp_dir().join(format!("gridloom-course-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
-        let epochs = Epochs::new(&path);
-        let bounds = Bounds { least: 1, most: 9, why_least: String::new(), why_most: String::new() };
-        let course = Course::Command { epochs: epochs.clone(), bounds };
+        let epochs = RunFolder::new(&path);
+        let bounds = ElementLimits { least: 1, most: 9, why_least: String::new(), why_most: String::new() };
+        let course = Membership::Command { epochs: epochs.clone(), bounds };
         for epoch in [0, 1] {
             course.save(epoch, Pe(0), vec![epoch as u8]).unwrap();
             let old = Generation { epoch, elements: vec![(String::new(), 0)], ..Generation::default() };
             // All elements have saved, but nothing follows, since there is no command.
-            assert!(course.resize(&Places::default(), &old, 3, None).is_err());
+            assert!(course.resize(&ElementPlacement::default(), &old, 3, None).is_err());
         }
         assert_eq!(epochs.parts().read(Some(0)).unwrap(), [[0]], "elements may go back to it");
         assert_eq!(epochs.parts().read(Some(1)).unwrap(), [[1]]);

@@ -14,25 +14,25 @@ use super::NOTES;
 /// Type of the last message on one of several connections.
 pub(super) const GOODBYE: &str = "chares:goodbye";
 
-pub(super) struct Ways {
+pub(super) struct Connections {
     pub(super) peers: Vec<Option<PeerId>>,
     /// The connection for the next batch.
     turn: usize,
     /// `None` if there is one connection.
     pub(super) stripes: Option<StripeSequencer>,
     /// Connections on which a goodbye was received.
-    parting: BTreeSet<PeerId>,
+    goodbyes: BTreeSet<PeerId>,
     /// Number of closed connections.
     closed: usize,
     /// True if one of several connections has closed without a goodbye.
     is_broken: bool,
 }
 
-impl Ways {
-    pub(super) fn of(connections: usize) -> Ways {
+impl Connections {
+    pub(super) fn of(connections: usize) -> Connections {
         let stripes = (connections > 1).then(StripeSequencer::default);
         let peers = vec![None; connections];
-        Ways { peers, turn: 0, stripes, parting: BTreeSet::new(), closed: 0, is_broken: false }
+        Connections { peers, turn: 0, stripes, goodbyes: BTreeSet::new(), closed: 0, is_broken: false }
     }
 
     pub(super) fn are_made(&self) -> bool {
@@ -45,18 +45,18 @@ impl Ways {
     }
 
     /// Notes that the last message on one of several connections has arrived.
-    pub(super) fn parts(&mut self, peer: PeerId) {
-        self.parting.insert(peer);
+    pub(super) fn on_goodbye(&mut self, peer: PeerId) {
+        self.goodbyes.insert(peer);
     }
 
     /// Notes that a connection has closed. If the other element has thereby ended, returns the reason as text; it does so once.
-    pub(super) fn closes(&mut self, peer: PeerId, why: String) -> Option<String> {
+    pub(super) fn on_closed(&mut self, peer: PeerId, why: String) -> Option<String> {
         self.closed += 1;
         let Some(stripes) = &self.stripes else { return Some(why) };
         if self.is_broken {
             return None;
         }
-        if !self.parting.contains(&peer) {
+        if !self.goodbyes.contains(&peer) {
             self.is_broken = true;
             let at = self.peers.iter().position(|way| *way == Some(peer)).map_or(0, |at| at + 1);
             return Some(format!("connection {at} of {} ended early: {why}", self.peers.len()));
@@ -91,7 +91,7 @@ impl Ways {
     }
 
     /// Sends a goodbye on each of several connections, and waits until they are sent.
-    pub(super) fn part(&self, world: &mut dyn ProcessWorld) -> Result<(), ProcessError> {
+    pub(super) fn say_goodbye(&self, world: &mut dyn ProcessWorld) -> Result<(), ProcessError> {
         // If some connections were never made, or have ended, the other element expects no more batches.
         if self.stripes.is_none() || !self.are_made() || self.closed > 0 {
             return Ok(());

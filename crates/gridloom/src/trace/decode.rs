@@ -19,13 +19,13 @@ const DECLARATIONS_MAX: usize = 4096;
 
 /// Declarations of messages, by hash.
 #[derive(Default)]
-pub(super) struct Meanings {
+pub(super) struct MessageDecoder {
     receivers: BTreeMap<u64, Receiver>,
 }
 
-impl Meanings {
+impl MessageDecoder {
     /// Returns the content of a message.
-    pub(super) fn of(&mut self, letter: &ProcessMessage) -> Json {
+    pub(super) fn decode(&mut self, letter: &ProcessMessage) -> Json {
         self.typed(letter).unwrap_or_else(|| untyped(&letter.payload))
     }
 
@@ -41,11 +41,11 @@ impl Meanings {
         }
         let incoming = self.receivers.get_mut(&hash)?.open(&letter.payload).ok()?;
         let graph = incoming.to_graph_of_first(SHOWN_MAX).ok()?;
-        Some(shown(&graph))
+        Some(graph_json(&graph))
     }
 }
 
-fn shown(graph: &Graph) -> Json {
+fn graph_json(graph: &Graph) -> Json {
     let mut root = json(graph.root().unwrap_or(&Value::Null));
     // Values that several pointers share: `#0` is the first of them, and is the root if the message itself is shared.
     let is_root = |index: usize| matches!(graph.root, Value::Reference { shared, .. } if shared == index);

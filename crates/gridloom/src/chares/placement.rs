@@ -7,8 +7,8 @@ use gridloom_net::worker::checkpoints;
 use gridloom_process::filter::{Direction, FilterChain, FilterSpec};
 use serde::{Deserialize, Serialize};
 
-use super::epochs::Generation;
-use super::options::{Changing, InMemory, Keep, Restart};
+use super::options::{CheckpointOptions, InMemory, Resizing, Restart};
+use super::run_folder::Generation;
 use super::timeline::Records;
 use crate::Error;
 
@@ -20,7 +20,7 @@ const PORT: u16 = 4100;
 
 /// The places of all elements, and which of them this one is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Places {
+pub struct ElementPlacement {
     /// Number of this element.
     pub number: u32,
     /// The host and the site of each.
@@ -36,7 +36,7 @@ pub struct Places {
     pub balance: Option<String>,
     /// The folder for checkpoints.
     #[serde(default)]
-    pub checkpoint: Option<Keep>,
+    pub checkpoint: Option<CheckpointOptions>,
     /// Set if checkpoints are kept in memory.
     #[serde(default)]
     pub memory: Option<InMemory>,
@@ -45,13 +45,13 @@ pub struct Places {
     pub restart: Option<Restart>,
     /// The files through which the command and the elements notify each other of losses and of changes of the number of elements.
     #[serde(default)]
-    pub changing: Option<Changing>,
+    pub resizing: Option<Resizing>,
     /// Where elements write their records for a timeline.
     #[serde(default)]
     pub records: Option<Records>,
 }
 
-impl Places {
+impl ElementPlacement {
     /// Encodes this as the argument of a process.
     pub fn to_argument(&self) -> String {
         serde_json::to_string(self).expect("names and numbers")
@@ -61,7 +61,7 @@ impl Places {
     ///
     /// # Errors
     /// If the arguments do not contain places.
-    pub(super) fn from_arguments(arguments: &[String]) -> Result<Places, String> {
+    pub(super) fn from_arguments(arguments: &[String]) -> Result<ElementPlacement, String> {
         let remedy = "elements are started by 'gridloom chares run -n NUMBER -- PROGRAM'";
         let (argument, number) = match arguments {
             [argument] => (argument, None),
@@ -72,7 +72,7 @@ impl Places {
                 ));
             }
         };
-        let mut places: Places =
+        let mut places: ElementPlacement =
             serde_json::from_str(argument).map_err(|error| format!("{argument}: {error}; {remedy}"))?;
         if let Some(number) = number {
             places.number =
@@ -89,7 +89,7 @@ impl Places {
     ///
     /// # Errors
     /// If the server has no such folder.
-    pub(super) fn on_server(mut self, gang: &Gang) -> Result<Places, String> {
+    pub(super) fn on_server(mut self, gang: &Gang) -> Result<ElementPlacement, String> {
         let folders = self.checkpoint.iter_mut().map(|keep| &mut keep.folder);
         for folder in folders.chain(self.restart.iter_mut().map(|restart| &mut restart.folder)) {
             let path = checkpoints::folder_of(gang.checkpoints.as_deref(), folder)?;
@@ -110,9 +110,9 @@ impl Places {
     }
 
     /// Returns the places of that generation.
-    pub(super) fn in_generation(&self, generation: &Generation) -> Places {
+    pub(super) fn in_generation(&self, generation: &Generation) -> ElementPlacement {
         let Generation { epoch, elements, restart, .. } = generation.clone();
-        let mut places = Places { elements, restart, ..self.clone() };
+        let mut places = ElementPlacement { elements, restart, ..self.clone() };
         places.records.iter_mut().for_each(|records| records.run += epoch as u32);
         places
     }
@@ -134,7 +134,7 @@ impl Places {
     }
 
     /// The number of connections from an element to those of other processes: one to each, or several with `stripe`.
-    fn connections(&self, own: &[Places]) -> usize {
+    fn connections(&self, own: &[ElementPlacement]) -> usize {
         let others = (0..self.elements.len() as u32).filter(|number| own.iter().all(|places| places.number != *number));
         others.map(|number| self.chain(Pe(number)).connections()).sum()
     }
@@ -152,7 +152,7 @@ impl Places {
 ///
 /// # Errors
 /// If the limit is too low.
-pub(super) fn check_connections(own: &[Places]) -> Result<(), Error> {
+pub(super) fn check_connections(own: &[ElementPlacement]) -> Result<(), Error> {
     let connections = own.iter().map(|places| places.connections(own)).sum();
     room_for(connections, own.len()).map_err(|why| {
         let numbers: Vec<String> = own.iter().map(|places| places.number.to_string()).collect();
@@ -169,17 +169,17 @@ mod tests {
     #[test]
     fn the_folders_of_an_element_on_a_server_are_the_server_s() {
         let gang = Gang { checkpoints: Some("/kept".into()), records: Some("/own".into()), shift_ns: -3 };
-        let keep = |folder: &str| Places {
-            checkpoint: Some(Keep { folder: folder.into(), every: 1, ..Keep::default() }),
+        let keep = |folder: &str| ElementPlacement {
+            checkpoint: Some(CheckpointOptions { folder: folder.into(), every: 1, ..CheckpointOptions::default() }),
             records: Some(Records { folder: "/etc".into(), ..Records::default() }),
-            ..Places::default()
+            ..ElementPlacement::default()
         };
         let places = keep("heat").on_server(&gang).unwrap();
         assert_eq!(places.checkpoint.unwrap().folder, "/kept/heat");
         assert_eq!(places.records.unwrap().own, Some(("/own".into(), -3)));
-        let restart = |folder: &str| Places {
+        let restart = |folder: &str| ElementPlacement {
             restart: Some(Restart { folder: folder.into(), number: Some(2) }),
-            ..Places::default()
+            ..ElementPlacement::default()
         };
         assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, "/kept/heat");
         for wrong in [keep("/etc"), keep(".."), restart("/tmp/other")] {
@@ -190,13 +190,13 @@ mod tests {
 
     #[test]
     fn elements_of_a_process_need_no_connections_among_one_another() {
-        let place = |number| Places {
+        let place = |number| ElementPlacement {
             number,
             elements: [0, 0, 1, 1].map(|site| (String::new(), site)).to_vec(),
             filters: vec!["stripe=3".parse().unwrap()],
-            ..Places::default()
+            ..ElementPlacement::default()
         };
-        let connections = |own: &[Places]| own.iter().map(|places| places.connections(own)).sum::<usize>();
+        let connections = |own: &[ElementPlacement]| own.iter().map(|places| places.connections(own)).sum::<usize>();
         assert_eq!(connections(&[place(0)]), 1 + 3 + 3);
         assert_eq!(connections(&[place(0), place(1)]), 2 * (3 + 3));
         assert_eq!(connections(&[0, 1, 2].map(place)), 3 + 3 + 1);

@@ -15,10 +15,10 @@ use gridloom_process::ProcessError;
 use crate::Error;
 
 /// The body of a thread.
-pub(super) type Part = Box<dyn FnOnce() -> Result<(), Error> + Send>;
+pub(super) type ThreadBody = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// The result of a thread; the outer error is a panic.
-type Ended = Result<Result<(), Error>, Box<dyn Any + Send>>;
+type ThreadResult = Result<Result<(), Error>, Box<dyn Any + Send>>;
 
 /// Time that the other threads have after the first failure to notice it and end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 8 << 20;
 ///
 /// # Panics
 /// If the first failure is a panic.
-pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
+pub(super) fn run_threads(parts: Vec<ThreadBody>) -> Result<(), Error> {
     let count = parts.len();
     let (ended, ends) = channel();
     for (number, part) in parts.into_iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
         let thread = thread::Builder::new().name(format!("process-{number}")).stack_size(STACK_BYTES).spawn(run);
         thread.map_err(|error| Error::Connect(format!("cannot start a thread: {error}")))?;
     }
-    let (mut failures, mut until): (Vec<Ended>, Option<Instant>) = Default::default();
+    let (mut failures, mut until): (Vec<ThreadResult>, Option<Instant>) = Default::default();
     for _ in 0..count {
         let came = match until {
             None => ends.recv().ok(),
@@ -59,7 +59,7 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
             }
         }
     }
-    let first = failures.iter().position(|failure| !is_of_another(failure)).unwrap_or(0);
+    let first = failures.iter().position(|failure| !is_consequence(failure)).unwrap_or(0);
     match failures.into_iter().nth(first) {
         None => Ok(()),
         Some(failure) => failure.unwrap_or_else(|panic| resume_unwind(panic)),
@@ -68,7 +68,7 @@ pub(super) fn run_beside(parts: Vec<Part>) -> Result<(), Error> {
 
 /// True if the failure is a consequence of another one. It may arrive before the original failure, which closes its
 /// connections first.
-fn is_of_another(failure: &Ended) -> bool {
+fn is_consequence(failure: &ThreadResult) -> bool {
     matches!(
         failure,
         Ok(Err(Error::Chares(ChareError::RemoteFailure { .. } | ChareError::Lost { .. })
@@ -81,11 +81,11 @@ mod tests {
     use super::*;
     use gridloom_chare::Pe;
 
-    fn fails(error: Error) -> Part {
+    fn fails(error: Error) -> ThreadBody {
         Box::new(move || Err(error))
     }
 
-    fn computes() -> Part {
+    fn computes() -> ThreadBody {
         Box::new(|| {
             loop {
                 thread::park();
@@ -98,28 +98,28 @@ mod tests {
         let elsewhere = Error::Chares(ChareError::RemoteFailure { element: Pe(1), why: "why".into() });
         let closed = Error::Process(ProcessError::Closed { peer: "b@x".into(), why: "why".into() });
         let own = || Error::Chares(ChareError::Failed("its own".into()));
-        let told = |parts| run_beside(parts).unwrap_err().to_string();
+        let told = |parts| run_threads(parts).unwrap_err().to_string();
         assert_eq!(told(vec![computes(), fails(own())]), "its own");
         // Threads that were notified of it, or whose connection it has closed, have ended before.
         for error in [elsewhere, closed] {
             let (told_first, was_told) = channel::<()>();
-            let after: Part = Box::new(move || {
+            let after: ThreadBody = Box::new(move || {
                 drop(told_first);
                 Err(error)
             });
-            let later: Part = Box::new(move || {
+            let later: ThreadBody = Box::new(move || {
                 _ = was_told.recv();
                 Err(own())
             });
             assert_eq!(told(vec![after, later, computes()]), "its own");
         }
-        assert!(run_beside(vec![Box::new(|| Ok(())), Box::new(|| Ok(()))]).is_ok());
+        assert!(run_threads(vec![Box::new(|| Ok(())), Box::new(|| Ok(()))]).is_ok());
     }
 
     #[test]
     fn a_panic_is_the_program_s() {
-        let panics: Part = Box::new(|| panic!("a bug"));
-        let came = catch_unwind(AssertUnwindSafe(|| run_beside(vec![computes(), panics]))).unwrap_err();
+        let panics: ThreadBody = Box::new(|| panic!("a bug"));
+        let came = catch_unwind(AssertUnwindSafe(|| run_threads(vec![computes(), panics]))).unwrap_err();
         assert_eq!(came.downcast_ref(), Some(&"a bug"));
     }
 }

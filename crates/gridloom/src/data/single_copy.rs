@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use gridloom_base::NodeId;
 
-use super::{DataError, Datum, Description, Places};
+use super::{DataError, DataPlaces, Datum, Description};
 use crate::Function;
 
 /// A datum used as an argument of a call.
 #[derive(Clone, Copy)]
-pub struct Use<'a> {
+pub struct Argument<'a> {
     pub datum: &'a Arc<Datum>,
     pub argument: &'a str,
     pub is_input: bool,
@@ -18,30 +18,30 @@ pub struct Use<'a> {
 
 /// The relation of a call to data with a single copy.
 #[derive(Default)]
-pub struct Ties {
+pub struct SingleCopyData {
     server: Option<NodeId>,
     /// Such data that the call reads.
     read: Vec<Arc<Datum>>,
 }
 
-impl Ties {
+impl SingleCopyData {
     /// Moves data to the servers where they have to be, and finds the server that has to run the call; `bound` is the server
     /// that the program chose.
     ///
     /// # Errors
     /// If two servers would have to run the call, or a datum cannot be moved to its server.
     pub fn new<'a>(
-        places: &Places<'_>,
+        places: &DataPlaces<'_>,
         function: &Function,
         bound: Option<NodeId>,
-        uses: impl Iterator<Item = Use<'a>>,
-    ) -> Result<Ties, DataError> {
-        let mut ties = Ties { server: bound, read: Vec::new() };
+        uses: impl Iterator<Item = Argument<'a>>,
+    ) -> Result<SingleCopyData, DataError> {
+        let mut ties = SingleCopyData { server: bound, read: Vec::new() };
         let mut why = "the call is bound to it".to_string();
-        for Use { datum, argument, is_input, is_output } in uses {
+        for Argument { datum, argument, is_input, is_output } in uses {
             let mut found = Vec::new();
             if is_input {
-                datum.settle(places)?;
+                datum.move_to_only_store(places)?;
                 found.extend(datum.single_place(places.grid)?);
                 if datum.description().and_then(Description::single).is_some() {
                     ties.read.push(datum.clone());
@@ -72,6 +72,6 @@ impl Ties {
 
     /// Called when the call was sent and has references to its inputs: releases data that other calls must not get.
     pub fn sent(&self) {
-        self.read.iter().for_each(|datum| datum.give_up_after_read());
+        self.read.iter().for_each(|datum| datum.release_after_read());
     }
 }
