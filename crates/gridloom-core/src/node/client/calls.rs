@@ -1,7 +1,7 @@
 //! Plain calls: each is mapped by itself when it is made, and its results are sent to the client.
 
 use super::recovery::not_taken_in;
-use super::{Client, Status, mapping};
+use super::{Client, mapping};
 use crate::call::{Call, LimitKind, Request};
 use crate::graph::Task;
 use crate::node::ClientTimer;
@@ -15,7 +15,7 @@ impl Client {
     /// Returns the display name of a task, if it is at that server.
     pub(super) fn label_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
         let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.label());
-        let task = || self.tasks.get(&id).filter(|run| run.status == Status::Sent(server)).map(|run| run.task.label());
+        let task = || self.graph.task(id).filter(|run| run.is_at(server)).map(|run| run.task().label());
         call.or_else(task)
     }
 
@@ -247,5 +247,34 @@ impl Client {
             LimitKind::Results => late("results"),
         };
         self.call_failed(now, request, at, error, out);
+    }
+
+    // ---- calls that wait for a server
+
+    /// True if a call that no server can run now may be run by a server that returns.
+    pub(super) fn may_wait(&self, now: Time, request: &Request) -> bool {
+        match request.task.options.bound_to {
+            Some(server) => request.task.object().is_none() && self.contacts.may_return(now, server),
+            None => self.contacts.awaits_nodes(now),
+        }
+    }
+
+    pub(super) fn wait(&mut self, request: Request, out: &mut Vec<Effect>) {
+        self.waiting_calls.add(request);
+        self.set_deadline(out);
+    }
+
+    /// Sends the waiting calls, or fails them.
+    pub(super) fn send_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for request in self.waiting_calls.take_all() {
+            self.send_call(now, request, out);
+        }
+    }
+
+    /// Fails the calls whose limits expired while they waited.
+    pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for request in self.waiting_calls.take_expired(now) {
+            self.call_expired(now, &request, None, LimitKind::Whole, out);
+        }
     }
 }

@@ -4,9 +4,11 @@
 //! now: it uses the plan's sources while they are available, and others otherwise. A task is mapped by itself if its
 //! server is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{Client, LostServer, Mapping, Status};
+use super::Client;
+use super::graph::{LostServer, TaskState};
+use super::plans::Mapping;
 use crate::node::message::MapToAgent;
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
@@ -19,28 +21,29 @@ pub(super) struct Placed {
     pub(super) from: BTreeMap<DatumId, NodeId>,
 }
 
-/// Plans that calls follow as they are made.
+/// Data to be sent to servers once they have a location, by the tasks that send them.
 #[derive(Debug, Default)]
-pub(super) struct Following {
-    /// Declared groups whose plan may be renewed.
-    pub(super) groups: BTreeSet<GroupId>,
-    /// Data to be sent to servers once they have a location.
-    pub(super) early: Vec<(GroupId, Vec<TaskId>, Placed)>,
+pub(super) struct UnplacedData(Vec<(GroupId, Vec<TaskId>, Placed)>);
+
+impl UnplacedData {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 impl Client {
     /// Sends tasks to their server in a plan, or has them mapped if that is impossible.
     pub(super) fn place(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
         // A task that reads a failed datum has already failed itself.
-        let is_open = |task: &TaskId| self.tasks.get(task).is_some_and(|run| run.status == Status::Unmapped);
+        let is_open = |task: &TaskId| self.graph.task(*task).is_some_and(TaskState::is_unmapped);
         let tasks: Vec<TaskId> = tasks.into_iter().filter(is_open).collect();
         if tasks.is_empty() {
             return;
         }
         let is_there = !self.contacts.is_lost(placed.server) && self.directory.grid.server(placed.server).is_some();
-        let part = self.part(id, &tasks).filter(|_| is_there);
+        let part = self.graph.part(id, &tasks).filter(|_| is_there);
         let Some(part) = part else {
-            if is_there && tasks.iter().all(|task| self.tasks[task].task.is_replicate()) {
+            if is_there && tasks.iter().all(|task| self.is_placement(*task)) {
                 self.place_later(now, id, tasks, placed, out);
             } else {
                 self.request_map(now, id, tasks, out);
@@ -91,8 +94,8 @@ impl Client {
 
     /// Defers tasks whose inputs have no location yet.
     fn place_later(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
-        let lost = self.without_a_place(&tasks);
-        self.following.early.push((id, tasks, placed.clone()));
+        let lost = self.graph.without_a_place(&tasks);
+        self.unplaced.0.push((id, tasks, placed.clone()));
         for datum in lost {
             self.missing(now, datum, "no server holds it any more", out);
         }
@@ -100,9 +103,9 @@ impl Client {
 
     /// Fails a task that could run only on one server, which is not available.
     pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
-        let Some(run) = self.tasks.get(&id).filter(|run| run.status == Status::Unmapped) else { return };
-        let function = run.task.name().to_string();
-        let error = match &run.lost_with {
+        let Some(run) = self.graph.task(id).filter(|run| run.is_unmapped()) else { return };
+        let function = run.task().name().to_string();
+        let error = match run.lost_with() {
             Some(LostServer { name, why, .. }) => {
                 TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }
             }
@@ -113,7 +116,7 @@ impl Client {
 
     /// Retries deferred tasks.
     pub(super) fn place_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (id, tasks, placed) in std::mem::take(&mut self.following.early) {
+        for (id, tasks, placed) in std::mem::take(&mut self.unplaced.0) {
             self.place(now, id, tasks, &placed, out);
         }
     }
@@ -129,8 +132,7 @@ impl Client {
 
     /// Ends a plan: no more tasks will follow it, and its servers are no longer reserved.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
-        self.groups.remove(&group);
-        self.following.groups.remove(&group);
+        self.plans.end(group);
         self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
     }
 }

@@ -1,17 +1,20 @@
 //! Groups: accepted, followed until they end, and forgotten when nothing needs them.
+//!
+//! A failed task is restarted on another server if one offers the function. A task that its server could not start is
+//! restarted automatically, as long as there are servers on which it was not tried. A task that ran and failed is
+//! restarted only if its program wants that ([`Retry`](crate::graph::Retry)), because its error may be its result. Methods, and calls that call back their programs, run only once.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::Client;
 use super::following::Placed;
-use super::remapping::Remapping;
-use super::{Client, DatumRun, GroupRun, Status, TaskRun, datum_run};
+use super::graph::{FailedTask, TaskState};
 use crate::graph::{Failures, Group, Task, TaskKind};
-use crate::node::client::recovery::nested_error;
-use crate::node::message::{DataMessage, MapToAgent, Supply, TaskReport, TaskToServer};
+use crate::node::message::{MapToAgent, TaskReport, TaskToServer};
 use crate::node::protocol::{Effect, Event};
+use crate::node::{Category, LogLine};
 use gridloom_base::limits::GROUP_TASKS_MAX;
-use gridloom_base::{DatumId, GroupId, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
 use gridloom_map::MappingMethod;
 
 impl Client {
@@ -28,18 +31,9 @@ impl Client {
         let count = group.tasks.len();
         let tasks: Vec<TaskId> = group.tasks.iter().map(|task| task.id).collect();
         let refusal = is_valid(&group).err();
-        self.register(group);
-        let run = GroupRun {
-            is_given: placed.is_some() || matches!(heuristic, MappingMethod::Imposed(_)),
-            heuristic,
-            left: count,
-            remembered: count,
-            mapping: None,
-            question: None,
-            remapping: Remapping::default(),
-            follows,
-        };
-        self.groups.insert(id, run);
+        self.graph.add(group);
+        let is_given = placed.is_some() || matches!(heuristic, MappingMethod::Imposed(_));
+        self.plans.add(id, heuristic, is_given, follows);
         if let Some(why) = refusal {
             for task in tasks {
                 self.fail_task(now, task, TaskError::NotMapped { why: why.clone() }, out);
@@ -47,7 +41,7 @@ impl Client {
             return;
         }
         for task in &tasks {
-            if let Some(error) = self.input_error(*task) {
+            if let Some(error) = self.graph.input_error(*task) {
                 self.fail_task(now, *task, error, out);
             }
         }
@@ -61,120 +55,29 @@ impl Client {
         }
     }
 
-    fn register(&mut self, group: Group) {
-        let id = group.id;
-        for (datum, source) in group.sources {
-            self.data.entry(datum).or_insert_with(|| datum_run(source.meta, None, true));
-        }
-        for task in group.tasks {
-            let task = Arc::new(task);
-            for output in &task.outputs {
-                self.data.insert(output.datum, datum_run(output.meta.clone(), Some(task.id), false));
-            }
-            for datum in task.inputs() {
-                if let Some(run) = self.data.get_mut(&datum)
-                    && run.consumers.insert(task.id)
-                {
-                    run.pending += 1;
-                }
-            }
-            let run = TaskRun {
-                group: id,
-                status: Status::Unmapped,
-                attempts: 0,
-                lost_with: None,
-                failures: Failures::default(),
-                since: None,
-                missing: 0,
-                task,
-            };
-            self.tasks.insert(run.task.id, run);
-        }
-        for datum in group.wanted {
-            if let Some(run) = self.data.get_mut(&datum) {
-                run.presumed = true;
-            }
-        }
-    }
-
-    /// Returns the error of the first argument that is not available.
-    fn input_error(&self, id: TaskId) -> Option<TaskError> {
-        let run = self.tasks.get(&id)?;
-        run.task.inputs().find_map(|datum| match self.data.get(&datum) {
-            None => Some(TaskError::DatumLost { datum, why: "it was released before this call".into() }),
-            Some(data) => data.error.clone().map(|error| nested_error(data.producer, error)),
-        })
-    }
-
-    /// Returns the server to which a datum's task was sent, if the task has not ended.
-    pub(super) fn maker(&self, run: &DatumRun) -> Option<NodeId> {
-        match self.tasks.get(&run.producer?)?.status {
-            Status::Sent(server) => Some(server),
-            Status::Unmapped | Status::Done | Status::Failed(_) => None,
-        }
-    }
-
-    /// Returns the source of a datum for a server, with the number of sends.
-    pub(super) fn supply(&self, datum: DatumId, from: NodeId, hops: u16) -> Supply {
-        let address = match from == self.config.id {
-            true => String::new(),
-            false => self.contacts.address_of(from),
-        };
-        Supply::direct(datum, self.data[&datum].meta.clone(), from, address, hops)
-    }
-
-    /// Fetches a datum to the client. Returns false if its location is unknown.
-    pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
-        let Some(run) = self.data.get(&datum) else { return false };
-        // A datum whose transfer to the client was interrupted is fetched again later, however often it is requested.
-        if run.here || run.fetching.is_some() || self.supplies.is_astray(datum, self.config.id) {
-            return true;
-        }
-        let is_there = |node: &NodeId| !self.contacts.is_lost(*node) && !self.is_plain(*node);
-        let near = self.names.near.filter(|node| run.holders.contains(node));
-        let holders = near.into_iter().chain(run.holders.iter().copied()).filter(is_there);
-        let holder = self.supplies.best_source(datum, self.config.id, holders);
-        let Some(from) = holder.or_else(|| self.maker(run)) else { return false };
-        if self.is_plain(from) {
-            // The server sends it without a request.
-            return true;
-        }
-        self.data.get_mut(&datum).expect("found above").fetching = Some(from);
-        self.contacts.post(from, DataMessage::Fetch { datum, hops: 1, by_storage: false }, out);
-        true
+    /// True if a task runs no function, but copies data to its server or takes a part of a datum there.
+    pub(super) fn is_placement(&self, task: TaskId) -> bool {
+        self.graph.task(task).is_some_and(|run| run.task().is_replicate())
     }
 
     // ---- ends
 
     pub(super) fn on_task_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
         let is_plain = self.is_plain(from);
-        let run = self.tasks.get_mut(&report.task).filter(|run| run.status == Status::Sent(from));
-        let Some(run) = run else {
+        if !self.graph.task(report.task).is_some_and(|run| run.is_at(from)) {
             // It was cancelled or failed after it had ended there.
             for (datum, _) in report.outcome.iter().flatten().filter(|_| !is_plain) {
                 self.copy_at(now, from, *datum, out);
             }
             return;
-        };
+        }
         let at = now - report.timing.age_ns;
         self.supplies.copies.end(report.task);
         match &report.outcome {
             Ok(results) => {
-                run.status = Status::Done;
-                run.attempts = 0;
-                run.lost_with = None;
-                let (task, group) = (run.task.clone(), run.group);
+                let ended = self.graph.done(report.task, from, results, is_plain);
+                let (task, group) = ended.expect("found above");
                 self.queues.remove(now, task.id);
-                for (datum, meta) in results {
-                    if let Some(data) = self.data.get_mut(datum).filter(|data| data.producer == Some(task.id)) {
-                        data.meta = meta.clone();
-                        // A result that a stateless server is sending counts as stored, unless its transfer was
-                        // interrupted.
-                        if !is_plain || (!data.here && data.fetching == Some(from)) {
-                            data.holders.insert(from);
-                        }
-                    }
-                }
                 out.push(Effect::Emit(Event::TaskEnded { at, server: Some(from), report }));
                 if task.is_replicate() {
                     // Transfers of shared data are reported only to the catalog.
@@ -182,7 +85,9 @@ impl Client {
                 }
                 for output in &task.outputs {
                     self.supply_waiting(now, output.datum, out);
-                    self.made(now, output.datum);
+                    for ready in self.graph.made(output.datum) {
+                        self.queue_if_ready(now, ready);
+                    }
                 }
                 self.ended(now, &task, group, out);
                 if is_plain {
@@ -200,21 +105,7 @@ impl Client {
 
     fn copies_taken(&mut self, task: &Task, server: NodeId) {
         for datum in task.inputs().filter(|datum| datum.is_shared()) {
-            if let Some(run) = self.data.get_mut(&datum) {
-                run.holders.insert(server);
-            }
-        }
-    }
-
-    /// Handles a datum that was produced: tasks that waited for it may be able to run.
-    fn made(&mut self, now: Time, datum: DatumId) {
-        let Some(consumers) = self.data.get(&datum).map(|run| run.consumers.clone()) else { return };
-        for id in consumers {
-            let Some(run) = self.tasks.get_mut(&id).filter(|run| run.missing > 0) else { continue };
-            run.missing -= 1;
-            if run.missing == 0 {
-                self.queue_if_ready(now, id);
-            }
+            self.graph.copy_added(datum, server);
         }
     }
 
@@ -225,14 +116,7 @@ impl Client {
         }
         self.ask_for_made(task, out);
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
-        for datum in &inputs {
-            if let Some(run) = self.data.get_mut(datum) {
-                run.pending -= 1;
-            }
-        }
-        let run = self.groups.get_mut(&group).expect("a task's group is known");
-        run.left -= 1;
-        if run.left == 0 {
+        if self.graph.ended(&inputs, group) {
             self.group_ended(now, group, out);
         }
         for datum in inputs {
@@ -242,17 +126,16 @@ impl Client {
             self.tidy(output.datum, out);
         }
         if task.outputs.is_empty() {
-            let mut unread = Vec::new();
-            self.forget_if_settled(task.id, &mut unread);
-            unread.into_iter().for_each(|datum| self.tidy(datum, out));
+            let unneeded = self.graph.tidy_task(task.id);
+            self.drop_unneeded(unneeded, out);
         }
     }
 
     fn group_ended(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::GroupEnded { at: now, group }));
         self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
-        if self.groups.get(&group).is_some_and(|run| run.remembered == 0) {
-            self.groups.remove(&group);
+        if self.graph.forget_if_empty(group) {
+            self.plans.forget(group);
         }
     }
 
@@ -272,18 +155,9 @@ impl Client {
         let why = error.to_string();
         let mut work = vec![(id, error)];
         while let Some((id, error)) = work.pop() {
-            let Some(run) = self.tasks.get_mut(&id) else { continue };
-            let server = match run.status {
-                Status::Done | Status::Failed(_) => continue,
-                Status::Sent(server) => Some(server),
-                Status::Unmapped => {
-                    self.has_less_to_map = true;
-                    None
-                }
-            };
-            run.status = Status::Failed(error.clone());
+            let Some(FailedTask { task, group, server }) = self.graph.failed(id, &error) else { continue };
+            self.has_less_to_map |= server.is_none();
             self.queues.remove(at, id);
-            let (task, group) = (run.task.clone(), run.group);
             self.supplies.copies.end(id);
             if let Some(server) = server.filter(|server| self.is_plain(*server)) {
                 self.await_no_more(&task, server, out);
@@ -293,141 +167,96 @@ impl Client {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
             }
             for output in &task.outputs {
-                let Some(data) = self.data.get(&output.datum) else { continue };
-                if data.here || !data.holders.is_empty() {
+                let Some(data) = self.graph.datum(output.datum) else { continue };
+                if data.has_copy() {
                     // An earlier run of the task produced it; this run was for another result.
                     continue;
                 }
                 let root = work_root(&error, id);
                 let nested = TaskError::DependencyFailed { task: root, why: why.clone() };
-                work.extend(data.consumers.iter().map(|consumer| (*consumer, nested.clone())));
+                work.extend(data.consumers().iter().map(|consumer| (*consumer, nested.clone())));
                 self.refuse_all(output.datum, &error, out);
             }
             self.ended(at, &task, group, out);
         }
     }
 
-    // ---- forgetting
+    // ---- restarts
 
-    /// Records that a server has a datum. Readers that wait for it can fetch it. If nobody needs the datum any more,
-    /// the server is told to drop it.
-    pub(super) fn copy_at(&mut self, now: Time, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
-        match self.data.get_mut(&datum).filter(|run| run.error.is_none()) {
-            Some(run) => {
-                run.holders.insert(server);
-                if self.is_to_come_here(datum) {
-                    self.fetch_here(datum, out);
-                }
-                self.supply_waiting(now, datum, out);
-                self.tidy(datum, out);
-            }
-            None => self.contacts.post(server, TaskToServer::Release { data: vec![datum] }, out),
+    /// True if a task that failed on that server, and on others before, is restarted.
+    pub(super) fn is_repeated(&self, task: &Task, failures: &Failures, server: NodeId, error: &TaskError) -> bool {
+        let terms = &task.options;
+        if terms.is_once || terms.is_measuring || task.object().is_some() || task.is_replicate() {
+            return false;
         }
+        let is_untried = |at: NodeId| at != server && !failures.at(at) && self.offers(at, task);
+        if error.is_server_fault()
+            && terms.bound_to.is_none()
+            && self.directory.grid.servers.iter().any(|view| is_untried(view.node))
+        {
+            return true;
+        }
+        terms.retry.as_ref().is_some_and(|retry| failures.runs() < retry.times && retry.covers(error))
     }
 
-    /// Handles the program's release of a datum. With `is_fleeting` no copy may outlive its readers.
-    pub(super) fn release(&mut self, datum: DatumId, is_fleeting: bool, out: &mut Vec<Effect>) {
-        if let Some(run) = self.data.get_mut(&datum) {
-            run.held = false;
-            run.presumed = false;
-            // Nobody can wait for it any more. A datum that was requested from a server still arrives.
-            run.wanted &= run.fetching.is_some();
-            run.is_fleeting |= is_fleeting;
-        }
-        self.tidy(datum, out);
+    fn offers(&self, server: NodeId, task: &Task) -> bool {
+        let view = self.directory.grid.server(server).map(|at| &self.directory.grid.servers[at]);
+        view.is_some_and(|view| view.functions.contains_key(task.name())) && !self.contacts.is_lost(server)
     }
 
-    /// Drops the copy at one node if there are others. Copies that are not kept may be evicted.
-    pub(super) fn give_up(&mut self, datum: DatumId, at: NodeId, out: &mut Vec<Effect>) {
-        let Some(run) = self.data.get_mut(&datum) else { return };
-        let is_alone = run.holders.len() + usize::from(run.here) < 2;
-        if is_alone || !run.fetchers.is_empty() {
-            return;
-        }
-        if at == self.config.id {
-            if std::mem::take(&mut run.here) {
-                out.push(Effect::DropDatum { datum });
-            }
-        } else if run.holders.remove(&at) {
-            self.contacts.post(at, TaskToServer::Release { data: vec![datum] }, out);
-        }
+    /// Reports that a task is restarted.
+    pub(super) fn tell_repeated(
+        &self,
+        task: &Task,
+        failures: &Failures,
+        server: NodeId,
+        error: &TaskError,
+        out: &mut Vec<Effect>,
+    ) {
+        let retry = task.options.retry.as_ref().filter(|_| !error.is_server_fault());
+        let of = retry.map_or_else(String::new, |retry| format!(" ({} of {})", failures.runs(), retry.times));
+        let text = format!("{} failed on '{}' and is restarted{of}", task.name(), self.contacts.name_of(server));
+        out.push(LogLine::new(Level::Info, Category::Client, text).why(error).into());
     }
 
-    /// Drops everything that nobody needs any more, from this datum upwards.
-    pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
-        let mut work = vec![datum];
-        while let Some(datum) = work.pop() {
-            let Some(run) = self.data.get_mut(&datum) else { continue };
-            if run.held || run.wanted || run.pending > 0 || !run.fetchers.is_empty() {
-                // It is still needed; but a result that has arrived no longer needs its task.
-                if let Some(producer) = run.producer.filter(|_| run.here || run.error.is_some()) {
-                    self.forget_if_settled(producer, &mut work);
-                }
-                continue;
-            }
-            if run.is_fleeting && run.error.is_none() {
-                let why = "it was erased after its use, as requested".into();
-                run.error = Some(TaskError::DatumLost { datum, why });
-                if std::mem::take(&mut run.here) {
-                    out.push(Effect::DropDatum { datum });
-                }
-            }
-            for holder in std::mem::take(&mut run.holders) {
-                if !self.contacts.is_lost(holder) && !datum.is_shared() && !self.is_plain(holder) {
-                    self.contacts.post(holder, TaskToServer::Release { data: vec![datum] }, out);
-                }
-            }
-            if let Some(producer) = self.data[&datum].producer {
-                self.forget_if_settled(producer, &mut work);
-            }
-            let Some(run) = self.data.get(&datum) else { continue };
-            if run.producer.is_none() && run.consumers.is_empty() {
-                if run.here {
-                    out.push(Effect::DropDatum { datum });
-                }
-                self.data.remove(&datum);
-                self.supplies.forget_datum(datum);
-                if let Some(release) = self.names.forget_found(datum) {
-                    self.contacts.tell_agent(release, out);
-                }
-            }
+    /// Handles a failure of a group's task on a server. Returns true if the task is restarted, which has begun then.
+    pub(super) fn repeat_in_group(
+        &mut self,
+        now: Time,
+        id: TaskId,
+        from: NodeId,
+        error: &TaskError,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(run) = self.graph.task(id) else { return false };
+        if !self.is_repeated(run.task(), run.failures(), from, error) {
+            return false;
         }
+        self.take_back(id, from);
+        self.queues.remove(now, id);
+        self.graph.will_repeat(id, from, error);
+        let run = self.graph.task(id).expect("found above");
+        let group = run.group();
+        self.tell_repeated(run.task(), run.failures(), from, error, out);
+        match self.place_to_repeat(run) {
+            Some(server) => self.place(now, group, vec![id], &Placed { server, from: BTreeMap::new() }, out),
+            None => self.map_again(now, BTreeSet::from([group]), out),
+        }
+        true
     }
 
-    /// Forgets a task that will not have to run again. Its data are examined next.
-    fn forget_if_settled(&mut self, id: TaskId, work: &mut Vec<DatumId>) {
-        let Some(run) = self.tasks.get(&id) else { return };
-        if !matches!(run.status, Status::Done | Status::Failed(_)) {
-            return;
+    /// Returns the server with the earliest predicted end for a task of a group. Prefers servers where it has not
+    /// failed.
+    fn place_to_repeat(&self, run: &TaskState) -> Option<NodeId> {
+        if let Some(only) = run.task().options.bound_to {
+            return Some(only);
         }
-        let settled = run.task.outputs.iter().all(|output| {
-            self.data.get(&output.datum).is_none_or(|data| {
-                data.here || data.error.is_some() || (!data.held && !data.wanted && data.consumers.is_empty())
-            })
-        });
-        if !settled {
-            return;
-        }
-        let run = self.tasks.remove(&id).expect("found above");
-        for output in &run.task.outputs {
-            if let Some(data) = self.data.get_mut(&output.datum) {
-                data.producer = None;
-                work.push(output.datum);
-            }
-        }
-        for datum in run.task.inputs() {
-            if let Some(data) = self.data.get_mut(&datum)
-                && data.consumers.remove(&id)
-            {
-                work.push(datum);
-            }
-        }
-        if let Some(group) = self.groups.get_mut(&run.group) {
-            group.remembered -= 1;
-            if group.remembered == 0 && group.left == 0 {
-                self.groups.remove(&run.group);
-            }
-        }
+        let ends =
+            self.directory.grid.servers.iter().filter(|view| self.offers(view.node, run.task())).filter_map(|view| {
+                let (data_s, run_s) = self.cost_at(run.id(), view.node, 0.0)?;
+                Some((run.failures().at(view.node), data_s + run_s, view.node))
+            });
+        ends.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2))).map(|(.., server)| server)
     }
 }
 

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::remapping::{Remapping, is_steadfast};
-use super::{Client, GroupRun, LostServer, Mapping, Question, Status, TaskRun, send};
-use crate::graph::{Group, Outlined, Source, Task};
-use crate::node::message::{MapRequest, MapToAgent, Purpose, TaskToServer};
+use super::graph::{LostServer, TaskState};
+use super::plans::{Mapping, Question, Waiting};
+use super::vain::VainLosses;
+use super::{Client, send};
+use crate::graph::{Group, Outlined, Task};
+use crate::node::message::{LinkMessage, MapRequest, MapToAgent, Purpose, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::{HOPS_MAX, TASKS_PER_MESSAGE};
 use gridloom_base::{DatumId, GroupId, Method, NodeId, TaskError, TaskId, Time};
@@ -14,12 +16,6 @@ use gridloom_map::{MapperInput, MappingMethod, Outline, Plan};
 
 /// Why a call fails although other servers could run it.
 pub(super) const BOUND: &str = "it is not in the grid";
-
-/// A mapping request that waits to be sent.
-enum Waiting {
-    Early(Question),
-    Group(GroupId),
-}
 
 impl Client {
     pub(super) fn plan_only(
@@ -33,43 +29,30 @@ impl Client {
         let has_to_wait = vain.is_suspect() && self.awaits_suspect();
         let is_early = has_agent && (!self.links.are_known() || has_to_wait || self.reads_unplaced(&group));
         if is_early || !has_agent && self.contacts.awaits_nodes(now) {
-            self.early_plans.push(Question { group, heuristic, purpose, vain });
+            self.plans.plan_later(Question { group, heuristic, purpose, vain });
             if !self.links.are_known() {
                 self.links.wait(now, out);
             }
             return;
         }
         for (datum, source) in &mut group.sources {
-            source.at = self.location(*datum).unwrap_or_else(|| vec![self.config.id]);
+            source.at = self.graph.location(*datum).unwrap_or_else(|| vec![self.config.id]);
         }
         let outlined = self.outlined(&group);
         let tasks = group.tasks.iter().map(|task| task.id).collect();
-        self.round += 1;
-        let names = outlined.names();
-        let (round, asked, data) = (self.round, Some(now), outlined.data);
+        let (round, names) = (self.plans.next_round(), outlined.names());
+        let (asked, data) = (Some(now), outlined.data);
         let is_asked = self.contacts.agent().is_some_and(|agent| vain.asks(agent));
         let mapping = Mapping { round, asked, tasks, data, names, vain };
-        let run = GroupRun {
-            heuristic: heuristic.clone(),
-            is_given: false,
-            left: 0,
-            remembered: 0,
-            mapping: Some(mapping),
-            question: None,
-            remapping: Remapping::default(),
-            follows: None,
-        };
         let id = group.id;
-        let question = Question { group, heuristic: heuristic.clone(), purpose, vain };
-        let run = GroupRun { question: Some(Box::new(question)), ..run };
-        self.groups.insert(id, run);
+        self.plans.ask(Question { group, heuristic: heuristic.clone(), purpose, vain }, mapping);
         match self.contacts.agent().filter(|_| is_asked) {
             Some(agent) => {
-                let request = self.map_request(id, outlined.outline, heuristic);
+                let request = self.map_request((id, round), outlined.outline, heuristic);
                 let busy = self.busy_following(now, id);
                 send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, busy, ..request })));
                 let vain = self.follow_with_ping(now, vain, out);
-                self.groups.get_mut(&id).and_then(|run| run.mapping.as_mut()).expect("inserted above").vain = vain;
+                self.plans.set_losses(id, vain);
             }
             None => {
                 self.mapping_failed(now, id, self.agent_lost(), out);
@@ -79,8 +62,7 @@ impl Client {
 
     /// True if a group reads the result of a task that has no plan yet: its location must be known first.
     fn reads_unplaced(&self, group: &Group) -> bool {
-        let makers = group.sources.keys().filter_map(|datum| self.data.get(datum)?.producer);
-        makers.into_iter().any(|task| self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped))
+        group.sources.keys().any(|datum| self.graph.is_unplaced(*datum))
     }
 
     /// Returns a group as a mapper sees it.
@@ -94,11 +76,11 @@ impl Client {
         outlined
     }
 
-    /// Returns the mapping request of this round.
-    fn map_request(&self, group: GroupId, outline: Outline, heuristic: MappingMethod) -> MapRequest {
+    /// Returns the mapping request of a group in that round.
+    fn map_request(&self, (group, round): (GroupId, u64), outline: Outline, heuristic: MappingMethod) -> MapRequest {
         MapRequest {
             group,
-            round: self.round,
+            round,
             outline,
             heuristic,
             purpose: Purpose::Run,
@@ -111,40 +93,19 @@ impl Client {
 
     /// Has these tasks of a group mapped as soon as possible.
     pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
-        let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) =
-            tasks.into_iter().partition(|id| self.tasks.get(id).is_some_and(|run| run.task.is_replicate()));
+        let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) = tasks.into_iter().partition(|id| self.is_placement(*id));
         for id in placements {
             self.cannot_place(now, id, out);
         }
-        if let Some(run) = self.groups.get_mut(&group) {
-            // A plan in progress becomes void: tasks that wait for it are added to this request.
-            let (waiting, vain) =
-                run.mapping.take().map_or_else(Default::default, |mapping| (mapping.tasks, mapping.vain));
-            let tasks: BTreeSet<TaskId> = tasks.into_iter().chain(waiting).collect();
-            let (tasks, data, names) = (tasks.into_iter().collect(), Vec::new(), BTreeMap::new());
-            run.mapping = Some(Mapping { round: 0, asked: None, tasks, data, names, vain });
-        }
+        self.plans.request(group, tasks);
         self.try_map(now, group, out);
-    }
-
-    /// True if an answer belongs to the last mapping request of that group.
-    pub(super) fn is_current(&self, group: GroupId, round: u64) -> bool {
-        let mapping = self.groups.get(&group).and_then(|run| run.mapping.as_ref());
-        mapping.is_some_and(|mapping| mapping.asked.is_some() && mapping.round == round)
     }
 
     /// Sends requests that had to wait: for plans, and those that were lost with the agent.
     pub(super) fn map_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.place_waiting(now, out);
         self.ask_suspects(now, out);
-        let early = std::mem::take(&mut self.early_plans).into_iter();
-        let waiting = self.groups.iter().filter_map(|(id, run)| Some((*id, run.mapping.as_ref()?)));
-        let waiting = waiting.filter(|(_, mapping)| mapping.asked.is_none());
-        let waiting = waiting.map(|(id, mapping)| (mapping.vain.count(), Waiting::Group(id)));
-        let early = early.map(|question| (question.vain.count(), Waiting::Early(question)));
-        let mut waiting: Vec<(u32, Waiting)> = early.chain(waiting).collect();
-        waiting.sort_by_key(|(losses, _)| *losses);
-        for (_, waiting) in waiting {
+        for waiting in self.plans.take_waiting() {
             match waiting {
                 Waiting::Early(question) => self.plan_only(now, question, out),
                 Waiting::Group(group) => self.try_map(now, group, out),
@@ -167,9 +128,9 @@ impl Client {
             self.links.wait(now, out);
             return;
         }
-        let Some(mut mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        let Some(mut mapping) = self.plans.take(group) else { return };
         if mapping.vain.is_suspect() && self.awaits_suspect() {
-            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            self.plans.put_back(group, mapping);
             return;
         }
         mapping.tasks.retain(|task| self.is_unmapped(*task));
@@ -179,38 +140,37 @@ impl Client {
             return;
         }
         if !mapping.vain.asks(agent) {
-            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            self.plans.put_back(group, mapping);
             return self.mapping_failed(now, group, self.agent_lost(), out);
         }
-        let part = self.part(group, &mapping.tasks);
-        let lost = if part.is_none() { self.without_a_place(&mapping.tasks) } else { Vec::new() };
+        let part = self.graph.part(group, &mapping.tasks);
+        let lost = if part.is_none() { self.graph.without_a_place(&mapping.tasks) } else { Vec::new() };
         if let Some(part) = part {
             let outlined = self.outlined(&part);
-            self.round += 1;
-            mapping.round = self.round;
+            mapping.round = self.plans.next_round();
             mapping.asked = Some(now);
             mapping.names = outlined.names();
             mapping.data = outlined.data;
-            let heuristic = self.groups.get_mut(&group).expect("found above").heuristic.take();
-            let request = self.map_request(group, outlined.outline, heuristic);
+            let heuristic = self.plans.take_heuristic(group);
+            let request = self.map_request((group, mapping.round), outlined.outline, heuristic);
             let request = MapRequest { busy: self.busy(now, group), ..request };
             send(out, agent, MapToAgent::MapGroup(Box::new(request)));
             mapping.vain = self.follow_with_ping(now, mapping.vain, out);
         }
-        self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+        self.plans.put_back(group, mapping);
         for datum in lost {
             self.missing(now, datum, "no server holds it any more", out);
         }
     }
 
     fn is_unmapped(&self, task: TaskId) -> bool {
-        self.tasks.get(&task).is_some_and(|run| run.status == Status::Unmapped)
+        self.graph.task(task).is_some_and(TaskState::is_unmapped)
     }
 
     /// Fails those tasks that only an absent server may run; the others can be mapped without them.
     fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
-            let only = self.tasks.get(id).and_then(|run| run.task.options.bound_to);
+            let only = self.graph.task(*id).and_then(|run| run.task().options.bound_to);
             // A connected server may be unknown to an agent that restarted; it will be known again.
             let is_away = |server: NodeId| {
                 let may_come = self.contacts.is_up(server) || self.contacts.may_return(now, server);
@@ -225,74 +185,34 @@ impl Client {
 
     /// Returns the error of a task that is bound to a server that is absent.
     pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
-        let TaskRun { task, lost_with, .. } = &self.tasks[&id];
+        let run = self.graph.task(id).expect("it is remembered");
+        let (task, lost_with) = (run.task(), run.lost_with());
         let server = task.options.bound_to.map_or_else(String::new, |server| self.contacts.name_of(server));
-        let why = lost_with.as_ref().map(|lost| lost.why.clone());
+        let why = lost_with.map(|lost| lost.why.clone());
         let (function, is_bound) = (task.name().to_string(), task.object().is_none());
         TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| BOUND.into()), is_bound }
     }
 
-    /// Returns the inputs of those tasks that were produced and have no copy any more.
-    pub(super) fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
-        let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
-        inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
-    }
-
-    /// Returns the part of a group that consists of those tasks, or `None` if one reads a datum without a location.
-    pub(super) fn part(&self, id: GroupId, tasks: &[TaskId]) -> Option<Group> {
-        let made: BTreeSet<DatumId> =
-            tasks.iter().flat_map(|task| self.tasks[task].task.outputs.iter().map(|output| output.datum)).collect();
-        let mut sources = BTreeMap::new();
-        for datum in tasks.iter().flat_map(|task| self.tasks[task].task.inputs()) {
-            if !made.contains(&datum) && !sources.contains_key(&datum) {
-                let meta = self.data[&datum].meta.clone();
-                sources.insert(datum, Source { meta, at: self.location(datum)? });
-            }
-        }
-        let wanted = made.iter().copied().filter(|datum| self.data[datum].presumed || self.data[datum].wanted);
-        Some(Group {
-            id,
-            wanted: wanted.collect(),
-            tasks: tasks.iter().map(|task| (*self.tasks[task].task).clone()).collect(),
-            sources,
-        })
-    }
-
-    /// Returns where a datum is, or will be after its task has run.
-    fn location(&self, datum: DatumId) -> Option<Vec<NodeId>> {
-        let run = self.data.get(&datum)?;
-        let mut at: Vec<NodeId> = run.holders.iter().copied().collect();
-        if run.here && !datum.is_shared() {
-            at.push(self.config.id);
-        }
-        if at.is_empty() {
-            at.extend(self.maker(run));
-        }
-        (!at.is_empty()).then_some(at)
-    }
-
     pub(super) fn mapping_failed(&mut self, now: Time, group: GroupId, error: TaskError, out: &mut Vec<Effect>) {
-        let Some(run) = self.groups.get_mut(&group) else { return };
-        if run.question.is_some() {
-            self.groups.remove(&group);
+        if self.plans.take_question(group).is_some() {
             out.push(Effect::Emit(Event::GroupNotMapped { group, error }));
             return;
         }
-        let Some(mut mapping) = run.mapping.take() else { return };
-        let is_lost = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.lost_with.is_some());
+        let Some(mut mapping) = self.plans.take(group) else { return };
+        let is_lost = |id: &TaskId| self.graph.task(*id).is_some_and(|task| task.lost_with().is_some());
         if !mapping.tasks.iter().any(is_lost) {
             // Readers precede the tasks that they read from, so that each gets this error and not that of a call it
             // depends on.
             mapping.tasks.reverse();
         }
         for id in mapping.tasks {
-            let Some(task) = self.tasks.get(&id).filter(|task| task.status == Status::Unmapped) else { continue };
-            let error = match (&task.lost_with, &error) {
+            let Some(task) = self.graph.task(id).filter(|task| task.is_unmapped()) else { continue };
+            let error = match (task.lost_with(), &error) {
                 (Some(LostServer { name, why, .. }), TaskError::NotMapped { .. }) => TaskError::ServerLost {
-                    function: task.task.name().to_string(),
+                    function: task.task().name().to_string(),
                     server: name.clone(),
                     why: why.clone(),
-                    is_bound: task.task.is_bound(),
+                    is_bound: task.task().is_bound(),
                 },
                 _ => error.clone(),
             };
@@ -308,14 +228,14 @@ impl Client {
         seen: Option<Box<MapperInput>>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.take()) else { return };
+        let Some(mapping) = self.plans.take(group) else { return };
         // The next suspect may have waited for this plan.
         self.has_less_to_map |= mapping.vain.is_suspect();
         if plan.tasks.len() != mapping.tasks.len()
             || plan.transfers.iter().any(|t| t.datum as usize >= mapping.data.len())
         {
             let why = "the agent's plan does not match the group".to_string();
-            self.groups.get_mut(&group).expect("found above").mapping = Some(mapping);
+            self.plans.put_back(group, mapping);
             self.mapping_failed(now, group, TaskError::NotMapped { why }, out);
             return;
         }
@@ -334,11 +254,7 @@ impl Client {
             map_ns: now.since(mapping.asked.unwrap_or(now)),
             seen: seen.map(Arc::from),
         }));
-        if let Some(question) = &self.groups[&group].question {
-            if question.purpose == Purpose::Reserve && !is_steadfast(&question.heuristic) {
-                self.following.groups.insert(group);
-            }
-            self.groups.remove(&group);
+        if self.plans.answered(group) {
             return;
         }
         self.planned(now, group, now.since(mapping.asked.unwrap_or(now)), plan.makespan_s);
@@ -361,27 +277,24 @@ impl Client {
         }
         let mut parts: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
         for (index, assignment) in plan.tasks.iter().enumerate() {
-            let Some(run) = self.tasks.get_mut(&mapping.tasks[index]) else { continue };
-            if run.status == Status::Unmapped {
-                run.status = Status::Sent(assignment.server);
-                run.attempts += 1;
-                run.since = None;
+            if self.graph.sent(mapping.tasks[index], assignment.server) {
                 parts.entry(assignment.server).or_default().push(index);
             }
         }
         for indices in parts.values_mut() {
             indices.sort_by(|a, b| plan.tasks[*a].start_s.total_cmp(&plan.tasks[*b].start_s).then(a.cmp(b)));
-            indices.iter().for_each(|index| self.sent(now, mapping.tasks[*index]));
+            indices.iter().for_each(|index| self.queue_if_ready(now, mapping.tasks[*index]));
         }
         let hops: BTreeMap<(NodeId, DatumId), u16> =
             from.keys().map(|(server, datum)| ((*server, *datum), self.hops(*server, *datum, &from))).collect();
-        for ((server, datum), hops) in hops.iter().filter(|((_, datum), _)| self.data.contains_key(datum)) {
+        for ((server, datum), hops) in hops.iter().filter(|((_, datum), _)| self.graph.datum(*datum).is_some()) {
             self.supplies.set_hops(*datum, *server, *hops);
         }
         for (server, indices) in parts {
             let mut supplied = BTreeSet::new();
             for chunk in indices.chunks(TASKS_PER_MESSAGE) {
-                let tasks: Vec<Arc<Task>> = chunk.iter().map(|i| self.tasks[&mapping.tasks[*i]].task.clone()).collect();
+                let tasks: Vec<Arc<Task>> =
+                    chunk.iter().filter_map(|i| Some(self.graph.task(mapping.tasks[*i])?.task().clone())).collect();
                 if self.is_plain(server) {
                     self.run_on_plain(server, &tasks, out);
                     continue;
@@ -406,39 +319,95 @@ impl Client {
             (hops, at) = (hops + 1, *source);
         }
         // A datum that was forgotten meanwhile is read by no task that is sent.
-        let run = self.data.get(&datum);
-        let has_it = run.is_none_or(|run| run.holders.contains(&at) || self.maker(run) == Some(at));
+        let run = self.graph.datum(datum);
+        let has_it = run.is_none_or(|run| run.holders().contains(&at) || self.graph.maker(run) == Some(at));
         let has_it = has_it || at == self.config.id;
         hops.saturating_add(if has_it { 0 } else { self.supplies.hops(datum, at) }).clamp(1, HOPS_MAX)
     }
 
-    /// Records a task that was sent to a server. It is listed there once all its inputs have been produced.
-    fn sent(&mut self, now: Time, id: TaskId) {
-        let inputs: BTreeSet<DatumId> = self.tasks[&id].task.inputs().collect();
-        let is_to_be_made = |datum: &&DatumId| {
-            let producer = self.data.get(datum).and_then(|run| self.tasks.get(&run.producer?));
-            producer.is_some_and(|run| matches!(run.status, Status::Unmapped | Status::Sent(_)))
-        };
-        let missing = inputs.iter().filter(is_to_be_made).count() as u32;
-        self.tasks.get_mut(&id).expect("it is sent").missing = missing;
-        self.queue_if_ready(now, id);
-    }
-
     /// Resumes operations that waited for locations which are known now.
     pub(super) fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let waiting: Vec<DatumId> = self
-            .data
-            .iter()
-            .filter(|(_, run)| run.fetching.is_none() && !run.here)
-            .map(|(datum, _)| *datum)
-            .filter(|datum| self.is_to_come_here(*datum))
-            .collect();
+        let waiting: Vec<DatumId> = self.graph.elsewhere().filter(|datum| self.is_to_come_here(*datum)).collect();
         for datum in waiting {
             self.fetch_here(datum, out);
         }
         let unsupplied: BTreeSet<DatumId> = self.supplies.awaited();
         for datum in unsupplied {
             self.supply_waiting(now, datum, out);
+        }
+        self.map_waiting(now, out);
+    }
+
+    // ---- requests that may have broken the connection to the agent
+
+    /// True if a suspect is pending, so that no other one may be sent.
+    pub(super) fn awaits_suspect(&self) -> bool {
+        self.names.requests.awaits_suspect() || self.plans.awaits_suspect()
+    }
+
+    /// Sends the next suspects, if there are any.
+    pub(super) fn send_suspects(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.plans.has_waiting_suspect() || !self.names.requests.waiting_suspects().is_empty() {
+            self.map_waiting(now, out);
+        }
+    }
+
+    /// Sends a ping behind the last message to the agent.
+    pub(super) fn ping_agent(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<u64> {
+        let agent = self.contacts.agent()?;
+        let token = self.contacts.members_mut().ping(now, agent)?;
+        send(out, agent, LinkMessage::Ping { token });
+        Some(token)
+    }
+
+    /// Sends a ping behind a mapping request that was lost before, to learn whether it is read.
+    pub(super) fn follow_with_ping(&mut self, now: Time, mut vain: VainLosses, out: &mut Vec<Effect>) -> VainLosses {
+        if vain.is_suspect() {
+            vain.pinged(self.ping_agent(now, out));
+        }
+        vain
+    }
+
+    /// Handles the agent's answer to a ping: it has read everything sent before.
+    pub(super) fn agent_has_read(&mut self, now: Time, token: u64, out: &mut Vec<Effect>) {
+        self.names.requests.answer(token);
+        self.plans.agent_has_read(token);
+        self.send_suspects(now, out);
+    }
+
+    // ---- nodes that are lost and may return
+
+    /// Returns the error for operations that fail without an agent.
+    pub(super) fn agent_lost(&self) -> TaskError {
+        TaskError::AgentLost { address: self.config.agent.clone(), why: self.contacts.agent_fault().into() }
+    }
+
+    /// Prepares to repeat the mapping requests that a lost agent will not answer.
+    /// Groups whose requests were lost too often fail.
+    pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for id in self.plans.agent_lost() {
+            self.mapping_failed(now, id, self.agent_lost(), out);
+        }
+    }
+
+    /// Handles the agent's answer that it cannot map a group on the available servers.
+    pub(super) fn not_mapped(&mut self, now: Time, group: GroupId, why: String, out: &mut Vec<Effect>) {
+        match self.contacts.awaits_nodes(now) && self.plans.wait_for_nodes(group) {
+            true => {}
+            false => self.mapping_failed(now, group, TaskError::NotMapped { why }, out),
+        }
+    }
+
+    /// Retries operations for the last time when the wait has ended, and fails those that still cannot proceed.
+    pub(super) fn end_vain_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.contacts.stops_waiting(now) {
+            self.end_waiting(now, out);
+        }
+    }
+
+    pub(super) fn end_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.directory.is_known || self.contacts.agent_was_lost() {
+            self.send_waiting(now, out);
         }
         self.map_waiting(now, out);
     }

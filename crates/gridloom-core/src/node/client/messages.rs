@@ -1,6 +1,6 @@
 //! Passes messages of peers to the part of the client that handles them.
 
-use super::{Category, Client, DatumRun, LogLine, send};
+use super::{Category, Client, LogLine, send};
 use crate::node::message::{
     CatalogMessage, DataMessage, DirectoryMessage, DirectoryToClient, LinkMessage, LinkToProber, MapMessage,
     MapToClient, Message, TaskMessage, TaskToClient,
@@ -51,13 +51,13 @@ impl Client {
 
     fn on_map_message(&mut self, now: Time, message: MapToClient, out: &mut Vec<Effect>) {
         match message {
-            MapToClient::GroupMapped { group, round, plan, addresses, seen } if self.is_current(group, round) => {
+            MapToClient::GroupMapped { group, round, plan, addresses, seen } if self.plans.is_current(group, round) => {
                 for (server, address) in addresses {
                     self.contacts.learn_address(server, address);
                 }
                 self.on_mapped(now, group, plan, seen, out);
             }
-            MapToClient::GroupNotMapped { group, round, why } if self.is_current(group, round) => {
+            MapToClient::GroupNotMapped { group, round, why } if self.plans.is_current(group, round) => {
                 self.not_mapped(now, group, why, out);
             }
             // The group was cancelled, or mapped again since.
@@ -119,11 +119,8 @@ impl Client {
         match message {
             DataMessage::Fetch { datum, .. } => self.on_fetch(now, from, datum, out),
             DataMessage::FetchRefused { datum, why } => {
-                if let Some(run) = self.data.get_mut(&datum)
-                    && run.fetching == Some(from)
-                {
-                    run.fetching = None;
-                    run.holders.remove(&from);
+                if self.graph.fetch_ended(datum, from) {
+                    self.graph.copy_removed(datum, from);
                     self.missing(now, datum, &why, out);
                 }
             }
@@ -142,18 +139,13 @@ impl Client {
             out.push(Effect::SendDatum { to: from, datum });
             return;
         }
-        match self.data.get_mut(&datum) {
-            Some(DatumRun { error: Some(error), .. }) => {
-                let why = error.to_string();
-                send(out, from, DataMessage::FetchRefused { datum, why });
-            }
-            Some(run) => {
-                run.fetchers.insert(from);
-                // A node that requests it does not have it, whatever was reported before.
-                run.holders.remove(&from);
-                self.missing(now, datum, "no server holds it any more", out);
-            }
-            None => send(out, from, DataMessage::FetchRefused { datum, why: "the client has released it".into() }),
+        let Some(run) = self.graph.datum(datum) else {
+            return send(out, from, DataMessage::FetchRefused { datum, why: "the client has released it".into() });
+        };
+        if let Some(error) = run.error() {
+            return send(out, from, DataMessage::FetchRefused { datum, why: error.to_string() });
         }
+        self.graph.requested_by(datum, from);
+        self.missing(now, datum, "no server holds it any more", out);
     }
 }

@@ -4,38 +4,31 @@
 //! Its knowledge of a datum (producer, holders, future readers) is the lineage from which lost results are recomputed.
 //! A task is forgotten when it can never have to run again: its results have arrived, or nobody wants them any more.
 
-mod arrivals;
 mod calls;
 mod contacts;
+mod data;
 mod directory;
 mod following;
+mod graph;
 mod groups;
-mod leftovers;
-mod links;
-mod located;
 mod mapping;
 mod messages;
 mod names;
 mod own_links;
 mod peers;
 mod plain;
+mod plans;
 mod puts;
 mod queues;
 mod recovery;
 mod remapping;
-mod repeating;
 mod returning;
-mod room;
 mod stealing;
 mod supplies;
 mod unoffered;
 mod vain;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use crate::call::{Calls, Request};
-use crate::graph::{Failures, Group, Task};
 use crate::node::message::{
     DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToProber, Message, Purpose, TaskReport, TaskToServer, Timing,
 };
@@ -43,15 +36,16 @@ use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
 use contacts::Contacts;
 use directory::Directory;
-use following::{Following, Placed};
+use following::{Placed, UnplacedData};
+use graph::{Availability, DatumState, TaskGraph};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, GroupId, Machine, Meta, NodeId, TaskError, TaskId, Time};
-use gridloom_map::MappingMethod;
+use gridloom_base::{DatumId, Machine, NodeId, TaskError, TaskId, Time};
 use names::Names;
 use own_links::OwnLinks;
+use plain::ArgumentCopies;
+use plans::{Plans, Question};
 use queues::Queues;
-use remapping::Remapping;
 use returning::WaitingCalls;
 use supplies::Supplies;
 use vain::VainLosses;
@@ -68,113 +62,8 @@ pub struct ClientConfig {
     pub is_in_call: bool,
 }
 
-/// The state of a task of a group.
-#[derive(Clone, PartialEq, Debug)]
-enum Status {
-    /// Not mapped, or about to be mapped again.
-    Unmapped,
-    /// Sent to that server.
-    Sent(NodeId),
-    /// Its results have been produced.
-    Done,
-    /// It will not produce results.
-    Failed(TaskError),
-}
-
-#[derive(Debug)]
-struct TaskRun {
-    task: Arc<Task>,
-    group: GroupId,
-    status: Status,
-    /// How often it was sent without having ended.
-    attempts: u32,
-    /// The server that was last lost with it or with the only copy of a result. Used in the error if no other server
-    /// can run it.
-    lost_with: Option<LostServer>,
-    failures: Failures,
-    /// When it began to run, if the client has requested that.
-    since: Option<Time>,
-    /// Number of its inputs that had not been produced when it was sent and have not been since.
-    missing: u32,
-}
-
-#[derive(Debug)]
-struct DatumRun {
-    meta: Meta,
-    producer: Option<TaskId>,
-    /// Tasks that read it and are not forgotten.
-    consumers: BTreeSet<TaskId>,
-    /// Number of consumers that have not ended.
-    pending: usize,
-    /// Servers that hold it.
-    holders: BTreeSet<NodeId>,
-    /// True if it is in the client's store.
-    here: bool,
-    /// True if the program has a handle on it.
-    held: bool,
-    /// True if the program will presumably want it at the client.
-    presumed: bool,
-    /// True if the program requested it.
-    wanted: bool,
-    /// The server from which the client has requested it.
-    fetching: Option<NodeId>,
-    /// Servers that requested it from the client.
-    fetchers: BTreeSet<NodeId>,
-    error: Option<TaskError>,
-    /// True if no copy may outlive its readers, not even to recompute their lost results.
-    is_fleeting: bool,
-}
-
-/// A lost server, for error messages and events.
-#[derive(Clone, Debug)]
-struct LostServer {
-    node: NodeId,
-    name: String,
-    why: String,
-}
-
-/// A mapping request that was sent, or waits to be sent.
-#[derive(Debug)]
-struct Mapping {
-    round: u64,
-    asked: Option<Time>,
-    tasks: Vec<TaskId>,
-    data: Vec<DatumId>,
-    /// Names of shared data that functions get and put, by index in `data`.
-    names: BTreeMap<u32, String>,
-    /// Losses of the agent while this plan was requested, since the last answer.
-    vain: VainLosses,
-}
-
-/// A group that is only planned and not run.
-#[derive(Debug)]
-struct Question {
-    group: Group,
-    heuristic: MappingMethod,
-    purpose: Purpose,
-    /// See [`Mapping`].
-    vain: VainLosses,
-}
-
-#[derive(Debug)]
-struct GroupRun {
-    heuristic: MappingMethod,
-    /// True if the caller gave the plan of its first mapping.
-    is_given: bool,
-    /// Number of tasks that have not ended.
-    left: usize,
-    /// Number of tasks that are not forgotten.
-    remembered: usize,
-    mapping: Option<Mapping>,
-    /// Set if the group is only planned and not run. Kept because the request may have to be repeated.
-    question: Option<Box<Question>>,
-    remapping: Remapping,
-    /// The declared group whose plan it follows.
-    follows: Option<GroupId>,
-}
-
-/// The client machine. Its knowledge of nodes, failed transfers, its own links and queues is private to four
-/// sub-machines, which do not access one another. Tasks, data and groups form one graph and are kept together here.
+/// The client machine. Its knowledge of tasks and data, plans, nodes, failed transfers, its own links and queues is
+/// private to six sub-machines, which do not access one another.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -186,15 +75,10 @@ pub struct Client {
     queues: Queues,
     /// Calls made before the first directory arrived, and calls that no server can run until one returns.
     waiting_calls: WaitingCalls,
-    /// Groups to be planned once the links are measured and their inputs have a location.
-    early_plans: Vec<Question>,
-    following: Following,
+    unplaced: UnplacedData,
     names: Names,
-    tasks: BTreeMap<TaskId, TaskRun>,
-    data: BTreeMap<DatumId, DatumRun>,
-    groups: BTreeMap<GroupId, GroupRun>,
-    /// Number of the last mapping request.
-    round: u64,
+    graph: TaskGraph,
+    plans: Plans,
     /// True if tasks have failed before they had a plan: groups that waited for their locations may now be mapped.
     has_less_to_map: bool,
 }
@@ -206,18 +90,15 @@ impl Client {
             contacts: Contacts::default(),
             supplies: Supplies::default(),
             links: OwnLinks::new(config.id, !config.is_in_call),
+            graph: TaskGraph::new(config.id),
             config,
             directory: Directory::default(),
             calls: Calls::default(),
             queues: Queues::default(),
             waiting_calls: WaitingCalls::default(),
-            early_plans: Vec::new(),
-            following: Following::default(),
+            unplaced: UnplacedData::default(),
             names: Names::default(),
-            tasks: BTreeMap::new(),
-            data: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            round: 0,
+            plans: Plans::default(),
             has_less_to_map: false,
         }
     }
@@ -237,13 +118,49 @@ impl Client {
 
     /// Returns the numbers of tasks, data and groups that it remembers, for invariants and status.
     pub fn remembered(&self) -> (usize, usize, usize) {
-        (self.tasks.len() + self.calls.len(), self.data.len(), self.groups.len())
+        let (tasks, data) = self.graph.len();
+        (tasks + self.calls.len(), data, self.plans.len().0)
+    }
+
+    /// Returns the numbers of remembered tasks, data and other records of its program, by kind. All are 0 once every
+    /// task has ended and every handle is released.
+    pub fn leftovers(&self) -> [(&'static str, usize); 14] {
+        let (waiting, astray) = self.supplies.counts();
+        let (asks, found) = self.names.counts();
+        let (tasks, data) = self.graph.len();
+        let (groups, early) = self.plans.len();
+        [
+            ("tasks", tasks),
+            ("calls", self.calls.len()),
+            ("data", data),
+            ("groups", groups),
+            ("calls and plans that wait for nodes", self.waiting_calls.len() + early),
+            ("data that wait to be placed", self.unplaced.len()),
+            ("servers with messages that wait for a connection", self.contacts.awaited()),
+            ("data that a server waits for", waiting),
+            ("data with interrupted transfers", astray),
+            ("data of calls", self.calls.data()),
+            ("tasks in queues", self.queues.len()),
+            ("requests about names", asks),
+            ("shared data that are read", found),
+            ("arguments for plain servers", self.supplies.copies.len()),
+        ]
+    }
+
+    /// True if that is the identifier of a copy of an argument, for invariants.
+    pub fn is_copy(datum: DatumId) -> bool {
+        ArgumentCopies::has(datum)
+    }
+
+    /// Returns the datum that an argument of a stateless server is a copy of, for invariants.
+    pub fn copied(&self, copy: DatumId) -> Option<DatumId> {
+        self.supplies.copies.get(copy).map(|of| of.datum)
     }
 
     /// True if a datum is in the client's store: an argument of a call in progress, or part of a group.
     fn is_here(&self, datum: DatumId) -> bool {
         self.calls.of_datum(datum).is_some_and(|call| call.request.sources.iter().any(|(source, _)| *source == datum))
-            || self.data.get(&datum).is_some_and(|run| run.here)
+            || self.graph.datum(datum).is_some_and(DatumState::is_here)
     }
 
     fn on_timer(&mut self, now: Time, timer: ClientTimer, out: &mut Vec<Effect>) {
@@ -311,19 +228,10 @@ impl Client {
     }
 
     pub(super) fn on_get(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        let event = match self.data.get_mut(&datum) {
-            None => Event::DatumLost {
-                datum,
-                error: TaskError::DatumLost { datum, why: "it was released, or never produced".into() },
-            },
-            // A result that has arrived is kept, whatever happens to a later run of its task.
-            Some(run) if run.here => Event::DatumAvailable { datum, meta: run.meta.clone() },
-            Some(DatumRun { error: Some(error), .. }) => Event::DatumLost { datum, error: error.clone() },
-            Some(run) => {
-                run.wanted = true;
-                self.missing(now, datum, "no server holds it any more", out);
-                return;
-            }
+        let event = match self.graph.requested(datum) {
+            Availability::Here(meta) => Event::DatumAvailable { datum, meta },
+            Availability::Lost(error) => Event::DatumLost { datum, error },
+            Availability::Awaited => return self.missing(now, datum, "no server holds it any more", out),
         };
         out.push(Effect::Emit(event));
     }
@@ -354,26 +262,14 @@ impl Client {
         self.supplies.check();
         self.links.check();
         self.queues.check();
+        self.graph.check();
         for (task, server) in self.queues.tasks() {
             let is_call = self.calls.get(task).is_some_and(|call| call.server == server && call.ended.is_none());
-            let is_sent = || self.tasks.get(&task).is_some_and(|run| run.status == Status::Sent(server));
+            let is_sent = || self.graph.task(task).is_some_and(|run| run.is_at(server));
             assert!(is_call || is_sent(), "{task} is listed at {server}");
         }
-        let mut left: BTreeMap<GroupId, usize> = BTreeMap::new();
-        let mut pending: BTreeMap<DatumId, usize> = BTreeMap::new();
-        for (id, run) in &self.tasks {
-            assert!(self.groups.contains_key(&run.group), "the group of {id} is forgotten");
-            if matches!(run.status, Status::Unmapped | Status::Sent(_)) {
-                *left.entry(run.group).or_default() += 1;
-                let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
-                inputs.into_iter().for_each(|datum| *pending.entry(datum).or_default() += 1);
-            }
-        }
-        for (id, group) in self.groups.iter().filter(|(_, group)| group.question.is_none()) {
-            assert_eq!(group.left, left.get(id).copied().unwrap_or(0), "open tasks of {id}");
-        }
-        for (id, run) in &self.data {
-            assert_eq!(run.pending, pending.get(id).copied().unwrap_or(0), "open readers of {id}");
+        for group in self.graph.groups() {
+            assert!(self.plans.has(group), "the plan of {group} is forgotten");
         }
     }
 
@@ -445,25 +341,6 @@ impl Machine for Client {
         }
         self.steal(now, out);
         self.drop_copies(out);
-    }
-}
-
-/// Creates the record of a datum. Kept here so that `groups` and `recovery` share it.
-fn datum_run(meta: Meta, producer: Option<TaskId>, here: bool) -> DatumRun {
-    DatumRun {
-        meta,
-        producer,
-        consumers: BTreeSet::new(),
-        pending: 0,
-        holders: BTreeSet::new(),
-        here,
-        held: true,
-        presumed: false,
-        wanted: false,
-        fetching: None,
-        fetchers: BTreeSet::new(),
-        error: None,
-        is_fleeting: false,
     }
 }
 

@@ -10,10 +10,11 @@ mod agent;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Client;
 use super::following::Placed;
+use super::graph::{DatumState, Status, TaskState};
 use super::puts::{Put, Stage};
 use super::vain::{Asked, Requests};
-use super::{Client, Status, datum_run};
 use crate::graph::{Argument, CallOptions, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
@@ -35,7 +36,7 @@ pub(super) struct Names {
     released: BTreeSet<DatumId>,
     found: BTreeMap<DatumId, Found>,
     /// Data without a known holder, with the time since when.
-    pub(super) sought: BTreeMap<DatumId, Time>,
+    sought: BTreeMap<DatumId, Time>,
     pub(super) requests: Requests,
 }
 
@@ -278,7 +279,7 @@ impl Client {
 
     fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
         let is_made = match self.names.asks.get(&ask) {
-            Some(Ask::Put(put)) => self.is_made(put.datum),
+            Some(Ask::Put(put)) => self.graph.is_made(put.datum),
             _ => true,
         };
         let Some(question) = self.names.asks.get_mut(&ask) else { return };
@@ -289,8 +290,7 @@ impl Client {
                 return;
             }
             put.stage = Stage::Asked;
-            let held = self.data.get(&put.datum).map(|run| run.holders.iter().copied());
-            at.extend(held.into_iter().flatten());
+            at.extend(self.graph.datum(put.datum).into_iter().flat_map(DatumState::holders));
             if at.is_empty() {
                 at.extend(self.names.near);
             }
@@ -361,9 +361,7 @@ impl Client {
             // Also if the program has just stopped waiting: the name is not unknown.
             (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { brings, .. })) => {
                 let brought = brings.then_some(named.datum);
-                let run = self.data.entry(named.datum).or_insert_with(|| datum_run(named.meta.clone(), None, false));
-                (run.held, run.error) = (true, None);
-                run.holders.extend(holders.iter().map(|(node, _)| *node));
+                self.graph.found(named.datum, &named.meta, holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 let found = self.names.found.entry(named.datum).or_default();
                 (found.held, found.told, found.method) = (found.held + 1, found.told + 1, named.method);
@@ -398,7 +396,7 @@ impl Client {
     /// Handles the end of the task that sends a datum to its server.
     pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
         let Some(ask) = self.names.puts.get(&task).copied() else { return };
-        let failed = match self.tasks.get(&task).map(|run| &run.status) {
+        let failed = match self.graph.task(task).map(TaskState::status) {
             Some(Status::Failed(error)) => Some(error.clone()),
             _ => None,
         };
@@ -438,7 +436,7 @@ impl Client {
         let Some(put) = self.names.put_mut(ask) else { return };
         let Stage::Going { server, .. } = std::mem::replace(&mut put.stage, Stage::Failed) else { return };
         let task = put.task;
-        let Some(function) = self.tasks.get(&task).map(|run| run.task.name().to_string()) else { return };
+        let Some(function) = self.graph.task(task).map(|run| run.task().name().to_string()) else { return };
         let (server, why) = (self.contacts.name_of(server), error.to_string());
         self.fail_task(now, task, TaskError::ServerLost { function, server, why, is_bound: true }, out);
     }

@@ -14,14 +14,9 @@
 //! **Invariant:** a copy is known from when its task is sent until the task has ended or is returned.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use super::Client;
-use super::recovery::not_taken_in;
 use crate::graph::{Argument, Task};
-use crate::node::message::{Supply, SupplyFault, TaskToServer, TransferReport};
-use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, NodeId, TaskId, Time};
+use gridloom_base::{DatumId, NodeId, TaskId};
 
 /// Serial numbers from here on are those of copies. Programs count from 0.
 const FIRST_SERIAL: u64 = 1 << 63;
@@ -50,7 +45,7 @@ pub(super) struct ArgumentCopies {
 
 impl ArgumentCopies {
     /// Returns the task in the form for that server, and the datum of each copy.
-    fn begin(&mut self, task: &Task, server: NodeId) -> (Task, Vec<(DatumId, DatumId)>) {
+    pub(super) fn begin(&mut self, task: &Task, server: NodeId) -> (Task, Vec<(DatumId, DatumId)>) {
         self.end(task.id);
         let mut copy_of: BTreeMap<DatumId, DatumId> = BTreeMap::new();
         for datum in task.inputs() {
@@ -75,6 +70,16 @@ impl ArgumentCopies {
         (task, copy_of.into_iter().map(|(datum, copy)| (copy, datum)).collect())
     }
 
+    /// True if that is the identifier of a copy.
+    pub(super) fn has(datum: DatumId) -> bool {
+        !datum.is_shared() && datum.serial >= FIRST_SERIAL
+    }
+
+    /// Records that a server has requested a copy.
+    pub(super) fn ask(&mut self, datum: DatumId, copy: DatumId) {
+        self.asked.insert((datum, copy));
+    }
+
     pub(super) fn get(&self, copy: DatumId) -> Option<ArgumentCopy> {
         self.copies.get(&copy).copied()
     }
@@ -86,7 +91,7 @@ impl ArgumentCopies {
     }
 
     /// Removes and returns the requested copies of a datum, which has arrived.
-    fn take_asked(&mut self, datum: DatumId) -> Vec<DatumId> {
+    pub(super) fn take_asked(&mut self, datum: DatumId) -> Vec<DatumId> {
         let copies: Vec<DatumId> =
             self.asked.iter().filter(|(known, _)| *known == datum).map(|(_, copy)| *copy).collect();
         self.asked.retain(|(known, _)| *known != datum);
@@ -94,7 +99,7 @@ impl ArgumentCopies {
     }
 
     /// Records that a copy has arrived at its server.
-    fn arrived(&mut self, copy: DatumId) {
+    pub(super) fn arrived(&mut self, copy: DatumId) {
         if let Some(copy) = self.copies.get_mut(&copy) {
             copy.is_there = true;
         }
@@ -116,143 +121,12 @@ impl ArgumentCopies {
         }
     }
 
-    fn take_over(&mut self) -> Vec<DatumId> {
+    pub(super) fn take_over(&mut self) -> Vec<DatumId> {
         std::mem::take(&mut self.over)
     }
 
     pub(super) fn len(&self) -> usize {
         self.copies.len() + self.asked.len() + self.of_task.len() + self.over.len()
-    }
-}
-
-impl Client {
-    /// True if a server is stateless.
-    pub(super) fn is_plain(&self, node: NodeId) -> bool {
-        self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].stateless)
-    }
-
-    /// True if that is the identifier of a copy of an argument, for invariants.
-    pub fn is_copy(datum: DatumId) -> bool {
-        !datum.is_shared() && datum.serial >= FIRST_SERIAL
-    }
-
-    /// Returns the datum that an argument of a stateless server is a copy of, for invariants.
-    pub fn copied(&self, copy: DatumId) -> Option<DatumId> {
-        self.supplies.copies.get(copy).map(|of| of.datum)
-    }
-
-    /// Sends tasks to a stateless server.
-    pub(super) fn run_on_plain(&mut self, server: NodeId, tasks: &[Arc<Task>], out: &mut Vec<Effect>) {
-        let (mut sent, mut supplies) = (Vec::with_capacity(tasks.len()), Vec::new());
-        for task in tasks {
-            // The server refuses tasks that are not calls: they have nothing to copy.
-            let (task, copies) = self.supplies.copies.begin(task, server);
-            for (copy, datum) in copies {
-                let meta = self.data[&datum].meta.clone();
-                supplies.push(Supply::direct(copy, meta, self.config.id, String::new(), 1));
-            }
-            for output in &task.outputs {
-                if let Some(run) = self.data.get_mut(&output.datum).filter(|run| !run.here) {
-                    run.fetching.get_or_insert(server);
-                }
-            }
-            sent.push(task);
-        }
-        self.contacts.post(server, TaskToServer::RunTasks { tasks: sent, supplies }, out);
-    }
-
-    /// Handles a server's request for a copy: sends it at once, or when the datum has arrived.
-    pub(super) fn on_fetch_copy(&mut self, now: Time, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
-        self.supplies.copies.asked.insert((of.datum, copy));
-        if self.data.get(&of.datum).is_some_and(|run| run.here) {
-            self.send_copies(of.datum, out);
-        } else {
-            self.missing(now, of.datum, "no server holds it any more", out);
-        }
-    }
-
-    /// Sends copies of a datum that has arrived to the servers that requested them.
-    pub(super) fn send_copies(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
-        for copy in self.supplies.copies.take_asked(datum) {
-            let Some(of) = self.supplies.copies.get(copy) else { continue };
-            out.push(Effect::AliasDatum { datum, named: copy });
-            self.contacts.post_datum(of.server, copy, out);
-        }
-    }
-
-    /// Handles a copy that failed to arrive: it is resent later, unless there were too many failures.
-    pub(super) fn copy_failed(
-        &mut self,
-        now: Time,
-        (copy, of): (DatumId, ArgumentCopy),
-        fault: SupplyFault,
-        why: &str,
-        out: &mut Vec<Effect>,
-    ) {
-        match fault {
-            SupplyFault::Broken | SupplyFault::NoMemory
-                if self.supplies.count_broken(copy, (self.config.id, of.server)) =>
-            {
-                let name = self.contacts.name_of(of.server);
-                let error = not_taken_in(of.datum, Some(&name), (fault == SupplyFault::NoMemory, why));
-                self.fail_task(now, of.task, error, out);
-            }
-            SupplyFault::Broken | SupplyFault::NoMemory => self.supplies.strayed(copy, of.server),
-            SupplyFault::Gone | SupplyFault::Unreachable => self.supply_copy(copy, of, out),
-        }
-    }
-
-    /// Tells a server that this client is the source of a copy. The server then requests it, so that it can report
-    /// another failure.
-    pub(super) fn supply_copy(&mut self, copy: DatumId, of: ArgumentCopy, out: &mut Vec<Effect>) {
-        let Some(run) = self.data.get(&of.datum) else { return };
-        let supply = Supply::direct(copy, run.meta.clone(), self.config.id, String::new(), 1);
-        self.contacts.post(of.server, TaskToServer::Resupply { supplies: vec![supply] }, out);
-    }
-
-    /// Handles the arrival of a copy at its server. Returns the report as one about the original datum.
-    pub(super) fn copy_arrived(&mut self, now: Time, report: TransferReport) -> TransferReport {
-        let Some(of) = self.supplies.copies.get(report.datum) else { return report };
-        self.supplies.arrived(report.datum, report.to);
-        self.supplies.copies.arrived(report.datum);
-        if self.queues.waits_for_data(of.task, of.server) {
-            self.queue_if_ready(now, of.task);
-        }
-        TransferReport { datum: of.datum, ..report }
-    }
-
-    /// Handles a failed task on a stateless server, which will not send its results. They may be elsewhere.
-    pub(super) fn await_no_more(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
-        for output in &task.outputs {
-            let Some(run) = self.data.get_mut(&output.datum) else { continue };
-            if run.fetching == Some(server) {
-                run.fetching = None;
-                if !run.holders.is_empty() && self.is_to_come_here(output.datum) {
-                    self.fetch_here(output.datum, out);
-                }
-            }
-        }
-    }
-
-    /// Handles the end of a task on a stateless server: needed results whose transfer was interrupted are recomputed.
-    pub(super) fn make_broken_off(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
-        for datum in task.outputs.iter().map(|output| output.datum) {
-            let is_lost = self.data.get(&datum).is_some_and(|run| {
-                let is_needed = run.wanted || run.pending > 0 || !run.fetchers.is_empty();
-                is_needed && !run.here && run.holders.is_empty()
-            });
-            if is_lost {
-                self.missing(now, datum, "its transfer to the client was interrupted", out);
-            }
-        }
-    }
-
-    /// Drops the copies of tasks that have ended.
-    pub(super) fn drop_copies(&mut self, out: &mut Vec<Effect>) {
-        for copy in self.supplies.copies.take_over() {
-            self.supplies.forget_datum(copy);
-            out.push(Effect::DropDatum { datum: copy });
-        }
     }
 }
 

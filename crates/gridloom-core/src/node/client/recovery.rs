@@ -13,11 +13,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Client, LostServer, Status};
+use super::Client;
+use super::graph::{DatumState, LostServer, ServerLoss, Status, TaskState, nested_error};
 use crate::node::message::{DataMessage, SupplyFault, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use crate::node::{Category, LogLine};
-use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::{DatumId, GroupId, Level, NodeId, TaskError, TaskId, Time};
 
 impl Client {
@@ -37,59 +37,19 @@ impl Client {
         self.calls_lost(now, server, why, out);
         self.supplies.forget_server(server);
         let lost = LostServer { node: server, name: name.clone(), why: why.to_string() };
-        let (mut broken_off, mut unasked) = (Vec::new(), Vec::new());
-        for (datum, run) in &mut self.data {
-            if run.holders.remove(&server) && run.holders.is_empty() && !run.here {
-                // It may be requested much later: the report then names the server that was lost with it.
-                if let Some(task) = run.producer.and_then(|id| self.tasks.get_mut(&id)) {
-                    task.lost_with = Some(lost.clone());
-                }
-            }
-            if run.fetchers.remove(&server) {
-                unasked.push(*datum);
-            }
-            if run.fetching == Some(server) {
-                run.fetching = None;
-                broken_off.push(*datum);
-            }
-        }
-        let mut again = Vec::new();
-        let mut hopeless = Vec::new();
-        // Groups that may be waiting for a plan with calls bound to that server. Without these calls the plan differs.
-        let mut unplanned = BTreeSet::new();
-        for (id, run) in &mut self.tasks {
-            // A task is lost with the server if it is bound to it by more than the caller's choice.
-            let is_bound = run.task.options.bound_to == Some(server) && run.task.object().is_some();
-            if run.status == Status::Sent(server) {
-                run.status = Status::Unmapped;
-                self.supplies.copies.end(*id);
-                run.lost_with = Some(lost.clone());
-                if is_bound || run.attempts >= TASK_ATTEMPTS_MAX { hopeless.push(*id) } else { again.push(*id) }
-            } else if run.task.options.bound_to == Some(server) && run.status == Status::Unmapped && !is_bound {
-                run.lost_with = Some(lost.clone());
-            } else if is_bound && run.status == Status::Unmapped {
-                hopeless.push(*id);
-                unplanned.insert(run.group);
-            }
-        }
+        // A group may wait for a plan with calls bound to that server. Without these calls the plan differs.
+        let ServerLoss { stopped, mut again, hopeless, mut unplanned, broken_off, unasked } =
+            self.graph.server_lost(&lost);
+        stopped.into_iter().for_each(|id| self.supplies.copies.end(id));
         for id in hopeless {
             // A task that read the result of an earlier one has failed, and been forgotten, with it.
-            let Some(run) = self.tasks.get(&id) else { continue };
-            let function = run.task.name().to_string();
-            let is_bound = run.task.is_bound();
+            let Some(run) = self.graph.task(id) else { continue };
+            let function = run.task().name().to_string();
+            let is_bound = run.task().is_bound();
             let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
             self.fail_task(now, id, error, out);
         }
-        let gone: Vec<DatumId> = self
-            .data
-            .iter()
-            .filter(|(_, run)| {
-                let needed = run.wanted || run.pending > 0 || !run.fetchers.is_empty();
-                needed && !run.here && run.holders.is_empty() && run.error.is_none()
-            })
-            .map(|(datum, _)| *datum)
-            .collect();
-        for datum in gone {
+        for datum in self.graph.gone() {
             self.revive(now, datum, &mut again, out);
         }
         for datum in broken_off {
@@ -102,7 +62,7 @@ impl Client {
         if !again.is_empty() {
             out.push(Effect::Emit(Event::ServerLost { server, name, why: why.into(), rerun: again.clone() }));
         }
-        unplanned.extend(self.groups_of(&again));
+        unplanned.extend(self.graph.groups_of(&again));
         self.map_again(now, unplanned, out);
         self.recalls_lost(now, server, out);
         for datum in unasked {
@@ -114,26 +74,26 @@ impl Client {
     fn revive(&mut self, now: Time, datum: DatumId, again: &mut Vec<TaskId>, out: &mut Vec<Effect>) {
         let mut work = vec![datum];
         while let Some(datum) = work.pop() {
-            let Some(run) = self.data.get(&datum) else { continue };
-            if run.here || !run.holders.is_empty() {
+            let Some(run) = self.graph.datum(datum) else { continue };
+            if run.has_copy() {
                 continue;
             }
-            if let Some(error) = run.error.clone().filter(|_| run.is_fleeting) {
+            if let Some(error) = run.error().filter(|_| run.is_fleeting()).cloned() {
                 self.datum_failed(now, datum, error, out);
                 continue;
             }
-            let Some(id) = run.producer else {
-                match run.error.clone() {
+            let Some(id) = run.producer() else {
+                match run.error().cloned() {
                     Some(error) => self.datum_failed(now, datum, error, out),
                     None if datum.is_shared() => self.seek(now, datum, out),
                     None => self.datum_lost(now, datum, "the only copy was on a server that was lost", out),
                 }
                 continue;
             };
-            let task = self.tasks.get_mut(&id).expect("the producer of a datum is remembered");
-            match &task.status {
+            let task = self.graph.task(id).expect("the producer of a datum is remembered");
+            match task.status() {
                 Status::Done
-                    if task.task.options.bound_to.is_some_and(|only| self.directory.grid.server(only).is_none()) =>
+                    if task.task().options.bound_to.is_some_and(|only| self.directory.grid.server(only).is_none()) =>
                 {
                     let error = self.bound_to_nobody(id);
                     self.datum_failed(now, datum, error, out);
@@ -148,65 +108,40 @@ impl Client {
                 }
                 Status::Unmapped | Status::Sent(_) => continue,
             }
-            task.status = Status::Unmapped;
-            let (task, group) = (task.task.clone(), task.group);
             again.push(id);
-            self.groups.get_mut(&group).expect("a task's group is known").left += 1;
-            let inputs: BTreeSet<DatumId> = task.inputs().collect();
-            for input in inputs {
-                if let Some(run) = self.data.get_mut(&input) {
-                    run.pending += 1;
-                    work.push(input);
-                }
-            }
+            work.extend(self.graph.restarted(id));
         }
     }
 
-    fn groups_of(&self, tasks: &[TaskId]) -> BTreeSet<GroupId> {
-        tasks.iter().filter_map(|id| self.tasks.get(id)).map(|run| run.group).collect()
-    }
-
     pub(super) fn map_again(&mut self, now: Time, groups: BTreeSet<GroupId>, out: &mut Vec<Effect>) {
-        for group in groups.into_iter().filter(|group| self.groups.contains_key(group)).collect::<Vec<_>>() {
+        for group in groups.into_iter().filter(|group| self.plans.has(*group)).collect::<Vec<_>>() {
             // In the order of the calls, together with those that already wait for a plan.
-            let tasks: Vec<TaskId> = self
-                .tasks
-                .iter()
-                .filter(|(_, run)| run.group == group && run.status == Status::Unmapped)
-                .map(|(id, _)| *id)
-                .collect();
+            let tasks = self.graph.unmapped(group);
             self.request_map(now, group, tasks, out);
         }
     }
 
-    /// True if a datum's task has ended, or the datum came from the program.
-    pub(super) fn is_made(&self, datum: DatumId) -> bool {
-        let producer = self.data.get(&datum).and_then(|run| run.producer).and_then(|id| self.tasks.get(&id));
-        producer.is_none_or(|task| matches!(task.status, Status::Done | Status::Failed(_)))
-    }
-
     /// True if the program requested a datum, a server is to fetch it from here, or a server has no room for it.
     pub(super) fn is_to_come_here(&self, datum: DatumId) -> bool {
-        let asked = self.data.get(&datum).is_some_and(|run| run.wanted || !run.fetchers.is_empty());
-        asked || self.supplies.is_to_come_home(datum) || self.supplies.copies.awaits(datum)
+        self.graph.is_requested(datum) || self.supplies.is_to_come_home(datum) || self.supplies.copies.awaits(datum)
     }
 
     /// Handles a datum that was not where it should be: finds another copy, or recomputes it.
     pub(super) fn missing(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
         // A copy here is useless for servers if this client must not send it.
-        let is_here_alone = self.data.get(&datum).is_some_and(|run| run.here && run.holders.is_empty());
+        let is_here_alone = self.graph.datum(datum).is_some_and(|run| run.is_here() && run.holders().is_empty());
         if !(datum.is_shared() && is_here_alone) && self.fetch_here(datum, out) {
             return;
         }
-        if !self.is_made(datum) {
+        if !self.graph.is_made(datum) {
             return;
         }
         // The client knows why it is not available. A later refusal by a server is less specific.
-        if let Some(error) = self.data.get(&datum).and_then(|run| run.error.clone()) {
+        if let Some(error) = self.graph.datum(datum).and_then(|run| run.error().cloned()) {
             self.datum_failed(now, datum, error, out);
             return;
         }
-        if self.data.get(&datum).is_some_and(|run| run.producer.is_none()) {
+        if self.graph.datum(datum).is_some_and(|run| run.producer().is_none()) {
             match datum.is_shared() {
                 true => self.seek(now, datum, out),
                 false => self.datum_lost(now, datum, why, out),
@@ -216,14 +151,14 @@ impl Client {
         let mut again = Vec::new();
         self.revive(now, datum, &mut again, out);
         self.tell_of_losses(&again, out);
-        self.map_again(now, self.groups_of(&again), out);
+        self.map_again(now, self.graph.groups_of(&again), out);
     }
 
     /// Reports the servers with which the results of restarted tasks were lost earlier.
     fn tell_of_losses(&self, again: &[TaskId], out: &mut Vec<Effect>) {
         let mut losses: BTreeMap<NodeId, (&LostServer, Vec<TaskId>)> = BTreeMap::new();
         for id in again {
-            if let Some(lost) = self.tasks.get(id).and_then(|run| run.lost_with.as_ref()) {
+            if let Some(lost) = self.graph.task(*id).and_then(TaskState::lost_with) {
                 losses.entry(lost.node).or_insert_with(|| (lost, Vec::new())).1.push(*id);
             }
         }
@@ -239,8 +174,8 @@ impl Client {
 
     /// Fails a datum that is finally lost, and its readers.
     fn datum_failed(&mut self, now: Time, datum: DatumId, error: TaskError, out: &mut Vec<Effect>) {
-        let Some(run) = self.data.get(&datum) else { return };
-        let (consumers, producer) = (run.consumers.clone(), run.producer);
+        let Some(run) = self.graph.datum(datum) else { return };
+        let (consumers, producer) = (run.consumers().clone(), run.producer());
         self.refuse_all(datum, &error, out);
         let nested = nested_error(producer, error);
         for consumer in consumers {
@@ -251,13 +186,11 @@ impl Client {
 
     /// Tells the program and the servers that wait for a datum that it will not arrive.
     pub(super) fn refuse_all(&mut self, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
-        let Some(run) = self.data.get_mut(&datum) else { return };
-        run.error = Some(error.clone());
-        let fetchers = std::mem::take(&mut run.fetchers);
-        if std::mem::take(&mut run.wanted) {
+        let waiters = self.graph.lost(datum, error);
+        if waiters.program {
             out.push(Effect::Emit(Event::DatumLost { datum, error: error.clone() }));
         }
-        for server in fetchers {
+        for server in waiters.servers {
             let refusal = DataMessage::FetchRefused { datum, why: error.to_string() };
             self.contacts.post(server, refusal, out);
         }
@@ -283,16 +216,14 @@ impl Client {
         }
         let name = self.contacts.name_of(server);
         let from = self.contacts.name_of(source);
-        let Some(run) = self.data.get_mut(&datum) else { return };
+        let Some(run) = self.graph.datum(datum) else { return };
         let line = LogLine::new(Level::Info, Category::Client, format!("a server cannot get {datum}"));
         let line = line.peer(&name).why(format!("from '{from}': {why}"));
         out.push(line.into());
         // A server that waits for it will not send it either, unless it is producing it by now.
-        let makes_it =
-            run.producer.and_then(|id| self.tasks.get(&id)).is_some_and(|run| run.status == Status::Sent(server));
-        if run.fetching == Some(server) && !makes_it {
-            run.fetching = None;
-            run.holders.remove(&server);
+        let makes_it = self.graph.maker(run) == Some(server);
+        if !makes_it && self.graph.fetch_ended(datum, server) {
+            self.graph.copy_removed(datum, server);
             if self.is_to_come_here(datum) {
                 self.fetch_here(datum, out);
             }
@@ -324,16 +255,13 @@ impl Client {
         let is_third = |node: &NodeId| {
             ![from, place].contains(node) && !self.contacts.is_lost(*node) && !self.supplies.are_apart(place, *node)
         };
-        let is_elsewhere = self.data.get(&datum).is_some_and(|run| run.holders.iter().any(is_third));
+        let is_elsewhere = self.graph.datum(datum).is_some_and(|run| run.holders().iter().any(is_third));
         is_elsewhere && self.supplies.times_broken(datum, place) == 1
     }
 
     /// Fails the tasks at a server that cannot receive a datum and that read it.
     fn fail_readers_at(&mut self, now: Time, server: NodeId, datum: DatumId, error: &TaskError, out: &mut Vec<Effect>) {
-        let consumers = self.data.get(&datum).map(|run| run.consumers.clone()).unwrap_or_default();
-        let is_there = |id: &TaskId| self.tasks.get(id).is_some_and(|run| run.status == Status::Sent(server));
-        let readers: Vec<TaskId> = consumers.into_iter().filter(is_there).collect();
-        for reader in readers {
+        for reader in self.graph.readers_of(datum, server) {
             self.fail_task(now, reader, error.clone(), out);
         }
     }
@@ -364,11 +292,11 @@ impl Client {
         failed: Option<NodeId>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(run) = self.data.get(&datum) else { return };
-        if self.contacts.is_lost(server) || run.error.is_some() {
+        let Some(run) = self.graph.datum(datum) else { return };
+        if self.contacts.is_lost(server) || run.error().is_some() {
             return;
         }
-        let maker = self.maker(run);
+        let maker = self.graph.maker(run);
         if maker == Some(server) {
             // It will be there when that task has ended. If it is dropped before that, the server requests it here.
             self.supplies.wait(datum, server);
@@ -379,13 +307,13 @@ impl Client {
             let may_send = !self.contacts.is_lost(*node) && !self.is_plain(*node);
             *node != server && Some(*node) != failed && may_send && together
         };
-        let holders = run.holders.iter().copied().filter(usable);
+        let holders = run.holders().iter().copied().filter(usable);
         let holder = self.supplies.best_source(datum, server, holders).or(maker.filter(usable));
         let reachable = |node: &NodeId| self.contacts.is_up(*node) && !self.contacts.is_lost(*node);
         // A client sends only its own data; those of the catalog belong to no client.
         let may_send = !datum.is_shared();
-        let is_here = run.here && may_send;
-        let relay = is_here || run.holders.iter().any(reachable) || maker.as_ref().is_some_and(reachable);
+        let is_here = run.is_here() && may_send;
+        let relay = is_here || run.holders().iter().any(reachable) || maker.as_ref().is_some_and(reachable);
         let is_broken_from_here = self.supplies.broke_off_from(datum, server) == Some(self.config.id);
         let from = match holder {
             Some(holder) if !is_here || is_broken_from_here => holder,
@@ -434,14 +362,14 @@ impl Client {
             self.calls.result_broken(datum, from, error);
             return;
         }
-        let Some(run) = self.data.get_mut(&datum) else { return };
+        let Some(run) = self.graph.datum(datum) else { return };
         // Another node is sending it now.
-        if run.fetching.is_some_and(|sender| sender != from) {
+        if run.sender().is_some_and(|sender| sender != from) {
             return;
         }
-        run.fetching = None;
-        if self.directory.grid.server(from).is_some_and(|at| self.directory.grid.servers[at].stateless) {
-            run.holders.remove(&from);
+        self.graph.fetch_ended(datum, from);
+        if self.is_plain(from) {
+            self.graph.copy_removed(datum, from);
         }
         let here = self.config.id;
         if !self.supplies.count_broken(datum, (from, here)) {
@@ -452,14 +380,12 @@ impl Client {
             }
             return;
         }
-        let run = self.data.get_mut(&datum).expect("found above");
         let error = not_taken_in(datum, None, (no_memory, why));
-        let is_fetched = !run.fetchers.is_empty();
+        let is_fetched = self.graph.datum(datum).is_some_and(DatumState::has_fetchers);
         self.has_no_copy(datum, out);
-        let run = self.data.get_mut(&datum).expect("found above");
         if !is_fetched {
             // Its copy stays where it is and may be requested again.
-            if std::mem::take(&mut run.wanted) {
+            if self.graph.answered(datum) {
                 out.push(Effect::Emit(Event::DatumLost { datum, error }));
             }
             self.tidy(datum, out);
@@ -478,14 +404,5 @@ pub(super) fn not_taken_in(datum: DatumId, server: Option<&str>, (no_memory, why
             let way = place("to", "to the client");
             TaskError::DatumLost { datum, why: format!("its transfer {way} was interrupted again and again: {why}") }
         }
-    }
-}
-
-/// Returns the error of a task whose argument will not arrive.
-pub(super) fn nested_error(producer: Option<TaskId>, error: TaskError) -> TaskError {
-    match (producer, error) {
-        (_, nested @ TaskError::DependencyFailed { .. }) => nested,
-        (Some(task), error) => TaskError::DependencyFailed { task, why: error.to_string() },
-        (None, error) => error,
     }
 }

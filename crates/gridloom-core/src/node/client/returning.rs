@@ -1,19 +1,16 @@
 //! Recently lost nodes are expected to return: an agent that restarts, a server behind a broken link, or all nodes for
-//! a client whose host slept. Operations that need them wait for them, for at most [`RETURN_NS_MAX`] after the last
+//! a client whose host slept. Operations that need them wait for them, for at most [`RECONNECT_NS_MAX`] after the last
 //! loss.
 //!
 //! Groups wait as before the first directory, with an unsent mapping request. Calls wait in a list. Each directory and
 //! each heartbeat retries them.
 //!
-//! [`RETURN_NS_MAX`]: gridloom_base::limits::RETURN_NS_MAX
+//! [`RECONNECT_NS_MAX`]: gridloom_base::limits::RECONNECT_NS_MAX
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::vain::VainLosses;
-use super::{Client, GroupRun, Question};
-use crate::call::{LimitKind, Request};
-use crate::node::protocol::Effect;
-use gridloom_base::{GroupId, TaskError, TaskId, Time};
+use crate::call::Request;
+use gridloom_base::{TaskId, Time};
 
 /// Calls that wait for a server.
 #[derive(Debug, Default)]
@@ -32,9 +29,14 @@ impl WaitingCalls {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    fn add(&mut self, request: Request) {
+    pub(super) fn add(&mut self, request: Request) {
         self.deadlines.extend(request.deadline.map(|deadline| (deadline, request.task.id)));
         self.calls.insert(request.task.id, request);
+    }
+
+    /// Removes and returns all of them.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Request> + use<> {
+        std::mem::take(self).calls.into_values()
     }
 
     pub(super) fn take(&mut self, id: TaskId) -> Option<Request> {
@@ -45,94 +47,10 @@ impl WaitingCalls {
         Some(request)
     }
 
-    fn take_expired(&mut self, now: Time) -> Vec<Request> {
+    pub(super) fn take_expired(&mut self, now: Time) -> Vec<Request> {
         let late = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
         let late: Vec<TaskId> = late.map(|(_, id)| *id).collect();
         late.into_iter().filter_map(|id| self.take(id)).collect()
-    }
-}
-
-impl Client {
-    /// Returns the error for operations that fail without an agent.
-    pub(super) fn agent_lost(&self) -> TaskError {
-        TaskError::AgentLost { address: self.config.agent.clone(), why: self.contacts.agent_fault().into() }
-    }
-
-    /// True if a call that no server can run now may be run by a server that returns.
-    pub(super) fn may_wait(&self, now: Time, request: &Request) -> bool {
-        match request.task.options.bound_to {
-            Some(server) => request.task.object().is_none() && self.contacts.may_return(now, server),
-            None => self.contacts.awaits_nodes(now),
-        }
-    }
-
-    pub(super) fn wait(&mut self, request: Request, out: &mut Vec<Effect>) {
-        self.waiting_calls.add(request);
-        self.set_deadline(out);
-    }
-
-    /// Sends the waiting calls, or fails them.
-    pub(super) fn send_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for request in std::mem::take(&mut self.waiting_calls).calls.into_values() {
-            self.send_call(now, request, out);
-        }
-    }
-
-    /// Fails the calls whose limits expired while they waited.
-    pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for request in self.waiting_calls.take_expired(now) {
-            self.call_expired(now, &request, None, LimitKind::Whole, out);
-        }
-    }
-
-    /// Prepares to repeat the mapping requests that a lost agent will not answer.
-    ///
-    /// An agent that is lost repeatedly with the same request may be lost because of it: finally the group fails.
-    pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_asked = |run: &GroupRun| run.mapping.as_ref().is_some_and(|mapping| mapping.asked.is_some());
-        let asked = self.groups.iter().filter(|(_, run)| is_asked(run)).map(|(id, _)| *id);
-        let mut given_up = Vec::new();
-        for id in asked.collect::<Vec<_>>() {
-            let run = self.groups.get_mut(&id).expect("found above");
-            let mapping = run.mapping.as_mut().expect("it is asked for");
-            mapping.asked = None;
-            let is_given_up = mapping.vain.lose();
-            let vain = mapping.vain;
-            if is_given_up {
-                given_up.push(id);
-            } else if let Some(question) = run.question.take() {
-                self.groups.remove(&id);
-                self.early_plans.push(Question { vain, ..*question });
-            }
-        }
-        for id in given_up {
-            self.mapping_failed(now, id, self.agent_lost(), out);
-        }
-    }
-
-    /// Handles the agent's answer that it cannot map a group on the available servers.
-    pub(super) fn not_mapped(&mut self, now: Time, group: GroupId, why: String, out: &mut Vec<Effect>) {
-        match self.groups.get_mut(&group).filter(|run| run.question.is_none()).and_then(|run| run.mapping.as_mut()) {
-            Some(mapping) if self.contacts.awaits_nodes(now) => {
-                mapping.asked = None;
-                mapping.vain = VainLosses::default();
-            }
-            _ => self.mapping_failed(now, group, TaskError::NotMapped { why }, out),
-        }
-    }
-
-    /// Retries operations for the last time when the wait has ended, and fails those that still cannot proceed.
-    pub(super) fn end_vain_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.contacts.stops_waiting(now) {
-            self.end_waiting(now, out);
-        }
-    }
-
-    pub(super) fn end_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.directory.is_known || self.contacts.agent_was_lost() {
-            self.send_waiting(now, out);
-        }
-        self.map_waiting(now, out);
     }
 }
 

@@ -13,10 +13,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Client;
 use super::following::Placed;
+use super::graph::DatumState;
 use super::queues::{Expected, For, Waiting};
-use super::remapping::is_steadfast;
-use super::{Client, DatumRun, Status};
 use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::TaskToServer;
@@ -55,8 +55,8 @@ impl Client {
 
     /// Handles the arrival of a datum at a server: tasks there that read it may have all their data now.
     pub(super) fn data_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
-        let readers = self.data.get(&datum).map(|run| run.consumers.iter().copied());
-        let coming = readers.into_iter().flatten().filter(|task| self.queues.waits_for_data(*task, server));
+        let readers = self.graph.datum(datum).into_iter().flat_map(DatumState::consumers).copied();
+        let coming = readers.filter(|task| self.queues.waits_for_data(*task, server));
         for task in coming.collect::<Vec<_>>() {
             self.queue_if_ready(now, task);
         }
@@ -64,30 +64,23 @@ impl Client {
 
     /// Lists a task of a group if it could run, after it was sent or after its inputs were produced.
     pub(super) fn queue_if_ready(&mut self, now: Time, id: TaskId) {
-        let Some(run) = self.tasks.get(&id) else { return };
-        let Status::Sent(server) = run.status else { return };
-        if run.missing > 0 {
+        let Some(run) = self.graph.task(id) else { return };
+        let Some(server) = run.server() else { return };
+        if run.awaits_inputs() {
             let slots = self.directory.grid.server(server).map_or(1, |at| self.directory.grid.servers[at].slots);
             return self.queues.wait_for(now, For::Results, server, slots, id);
         }
-        let Some(group) = self.groups.get(&run.group) else { return };
-        let may_move = !group.is_given && !is_steadfast(&group.heuristic) && !run.task.is_replicate();
-        let task = run.task.clone();
-        let bytes = self.bytes_of(&task);
+        let Some(may_move) = self.plans.may_move(run.group()) else { return };
+        let may_move = may_move && !run.task().is_replicate();
+        let task = run.task().clone();
+        let bytes = self.graph.bytes_of(&task);
         let is_there = task.inputs().all(|datum| {
-            let run = self.data.get(&datum);
-            let is_at = |run: &DatumRun| run.holders.contains(&server) && !self.is_plain(server);
-            run.is_none_or(|run| run.meta.size_bytes() <= EAGER_BYTES_MAX || is_at(run))
+            let run = self.graph.datum(datum);
+            let is_at = |run: &DatumState| run.holders().contains(&server) && !self.is_plain(server);
+            run.is_none_or(|run| run.size_bytes() <= EAGER_BYTES_MAX || is_at(run))
                 || self.supplies.copies.is_there(id, datum)
         });
         self.queue(now, server, &task, bytes, may_move, is_there);
-    }
-
-    fn bytes_of(&self, task: &Task) -> u64 {
-        let read: BTreeSet<DatumId> = task.inputs().collect();
-        let read = read.iter().filter_map(|datum| self.data.get(datum)).map(|run| run.meta.size_bytes());
-        let made = task.outputs.iter().map(|output| output.meta.size_bytes());
-        read.chain(made).fold(0, u64::saturating_add)
     }
 
     /// Asks servers to return waiting tasks for idle servers.
@@ -169,9 +162,9 @@ impl Client {
     }
 
     fn has_large_data(&self, id: TaskId) -> bool {
-        let bytes = match (self.calls.get(id), self.tasks.get(&id)) {
+        let bytes = match (self.calls.get(id), self.graph.task(id)) {
             (Some(call), _) => call.request.size().1.saturating_add(call.request.size().2),
-            (None, Some(run)) => self.bytes_of(&run.task),
+            (None, Some(run)) => self.graph.bytes_of(run.task()),
             (None, None) => 0,
         };
         bytes > EAGER_BYTES_MAX
@@ -212,40 +205,36 @@ impl Client {
             let measured = model.predict(size, view.speed_flops).filter(|_| !call.request.task.is_unpredictable());
             return Some((data_s, predicted_s(measured, size, view).unwrap_or(run_s)));
         }
-        let run = self.tasks.get(&id)?;
-        let group = self.groups.get(&run.group)?;
-        if group.mapping.is_some() || group.remapping.is_asked() {
+        let run = self.graph.task(id)?;
+        if !self.plans.is_settled(run.group()) {
             return None;
         }
-        let model = view.functions.get(run.task.name())?;
-        let size = Size::new(run.task.work_flops, self.bytes_of(&run.task));
+        let task = run.task();
+        let model = view.functions.get(task.name())?;
+        let size = Size::new(task.work_flops, self.graph.bytes_of(task));
         let there_s = predicted_s(model.predict(size, view.speed_flops), size, view).unwrap_or(run_s);
-        let inputs: BTreeSet<DatumId> = run.task.inputs().collect();
+        let inputs: BTreeSet<DatumId> = task.inputs().collect();
         let data_s: f64 = inputs.into_iter().map(|datum| self.way_s(datum, server)).sum();
-        let back_s: f64 = run.task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
+        let back_s: f64 = task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
         Some((data_s + back_s, there_s))
     }
 
     /// Returns the seconds that a result takes from a server to others where tasks wait for it.
     fn to_readers_s(&self, datum: DatumId, from: NodeId) -> f64 {
-        let Some(run) = self.data.get(&datum).filter(|run| run.meta.size_bytes() > EAGER_BYTES_MAX) else { return 0.0 };
-        let place = |task: &TaskId| match self.tasks.get(task)?.status {
-            Status::Sent(server) => Some(server),
-            Status::Unmapped | Status::Done | Status::Failed(_) => None,
-        };
-        let places: BTreeSet<NodeId> = run.consumers.iter().filter_map(place).collect();
-        places.into_iter().map(|to| self.between_s(from, to, run.meta.size_bytes())).sum()
+        let Some(run) = self.graph.datum(datum).filter(|run| run.size_bytes() > EAGER_BYTES_MAX) else { return 0.0 };
+        let places = self.graph.readers_at(run);
+        places.into_iter().map(|to| self.between_s(from, to, run.size_bytes())).sum()
     }
 
     /// Returns the seconds that a datum takes from its nearest copy to a server.
     fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
-        let Some(run) = self.data.get(&datum).filter(|run| !run.holders.contains(&to) || self.is_plain(to)) else {
+        let Some(run) = self.graph.datum(datum).filter(|run| !run.holders().contains(&to) || self.is_plain(to)) else {
             return 0.0;
         };
-        let bytes = run.meta.size_bytes();
+        let bytes = run.size_bytes();
         let from_client_s = self.to_server_s(to, bytes);
-        let here = (run.here && !datum.is_shared()).then_some(from_client_s);
-        let ways = run.holders.iter().map(|holder| self.between_s(*holder, to, bytes)).chain(here);
+        let here = (run.is_here() && !datum.is_shared()).then_some(from_client_s);
+        let ways = run.holders().iter().map(|holder| self.between_s(*holder, to, bytes)).chain(here);
         ways.reduce(f64::min).unwrap_or(from_client_s)
     }
 
@@ -269,8 +258,10 @@ impl Client {
         }
         let mut groups: BTreeMap<_, Vec<TaskId>> = BTreeMap::new();
         for id in tasks {
-            if self.take_back(*id, from) {
-                groups.entry(self.tasks[id].group).or_default().push(*id);
+            if self.take_back(*id, from)
+                && let Some(run) = self.graph.task(*id)
+            {
+                groups.entry(run.group()).or_default().push(*id);
             }
         }
         for (group, tasks) in groups {

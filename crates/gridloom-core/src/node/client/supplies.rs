@@ -1,7 +1,7 @@
 //! Data transfers that failed: which servers wait for a source, which transfers were interrupted and how often, and
 //! which servers cannot reach one another.
 //!
-//! **Invariant:** at most [`BROKEN_MAX`] interruptions are counted per datum and destination.
+//! **Invariant:** at most [`INTERRUPTIONS_MAX`] interruptions are counted per datum and destination.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,11 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Client, send};
-use crate::node::message::LinkMessage;
-use crate::node::protocol::Effect;
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
-use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId};
 
 /// How often the agent was lost with a request in a row.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,8 +52,13 @@ impl VainLosses {
     }
 
     /// Records the answer to a ping, which also covers earlier pings.
-    fn answer(&mut self, token: u64) {
+    pub(super) fn answer(&mut self, token: u64) {
         self.is_read |= self.ping.is_some_and(|ping| ping <= token);
+    }
+
+    /// Records that a ping was sent behind it.
+    pub(super) fn pinged(&mut self, token: Option<u64>) {
+        self.ping = token;
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -68,7 +70,7 @@ impl VainLosses {
     }
 
     /// True if it was sent as a suspect and the next one has to wait.
-    fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         self.ping.is_some() && (!self.is_read || self.may_kill)
     }
 }
@@ -132,60 +134,15 @@ impl Requests {
 
     /// Removes the requests that a ping's answer covers. The catalog handles a request as soon as it is read, so a
     /// later loss of the agent is not the request's fault.
-    fn answer(&mut self, token: u64) {
+    pub(super) fn answer(&mut self, token: u64) {
         self.0.retain(|_, request| {
             request.vain.answer(token);
             !request.vain.is_read
         });
     }
 
-    fn awaits_suspect(&self) -> bool {
-        self.0.values().any(|request| request.vain.is_awaited())
-    }
-}
-
-impl Client {
-    /// True if a suspect is pending, so that no other one may be sent.
     pub(super) fn awaits_suspect(&self) -> bool {
-        let mut mappings = self.groups.values().filter_map(|run| run.mapping.as_ref());
-        self.names.requests.awaits_suspect()
-            || mappings.any(|mapping| mapping.asked.is_some() && mapping.vain.is_awaited())
-    }
-
-    /// Sends the next suspects, if there are any.
-    pub(super) fn send_suspects(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let mut mappings = self.groups.values().filter_map(|run| run.mapping.as_ref());
-        if mappings.any(|mapping| mapping.asked.is_none() && mapping.vain.is_suspect())
-            || self.early_plans.iter().any(|question| question.vain.is_suspect())
-            || !self.names.requests.waiting_suspects().is_empty()
-        {
-            self.map_waiting(now, out);
-        }
-    }
-
-    /// Sends a ping behind the last message to the agent.
-    pub(super) fn ping_agent(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<u64> {
-        let agent = self.contacts.agent()?;
-        let token = self.contacts.members_mut().ping(now, agent)?;
-        send(out, agent, LinkMessage::Ping { token });
-        Some(token)
-    }
-
-    /// Sends a ping behind a mapping request that was lost before, to learn whether it is read.
-    pub(super) fn follow_with_ping(&mut self, now: Time, mut vain: VainLosses, out: &mut Vec<Effect>) -> VainLosses {
-        if vain.count > 0 {
-            vain.ping = self.ping_agent(now, out);
-        }
-        vain
-    }
-
-    /// Handles the agent's answer to a ping: it has read everything sent before.
-    pub(super) fn agent_has_read(&mut self, now: Time, token: u64, out: &mut Vec<Effect>) {
-        self.names.requests.answer(token);
-        for mapping in self.groups.values_mut().filter_map(|run| run.mapping.as_mut()) {
-            mapping.vain.answer(token);
-        }
-        self.send_suspects(now, out);
+        self.0.values().any(|request| request.vain.is_awaited())
     }
 }
 

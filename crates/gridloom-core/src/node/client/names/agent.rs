@@ -1,12 +1,19 @@
-//! Requests to the catalog over time, and as the agent connects and disconnects.
+//! Requests to the catalog over time, and as the agent connects and disconnects. Locations of shared data: the
+//! catalog's answers when this client knows no server that has a copy.
+
+use std::collections::btree_map::Entry;
 
 use super::{Ask, Stage};
 use crate::node::client::Client;
+use crate::node::client::graph::DatumState;
 use crate::node::client::vain::Asked;
 use crate::node::message::ClientToCatalog;
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE, TASK_ATTEMPTS_MAX};
-use gridloom_base::{DatumId, NameError, Time};
+use gridloom_base::{DatumId, NameError, NodeId, Time};
+
+/// How long to dial servers that have a datum which is needed here.
+const SEARCH_NS_MAX: u64 = 3 * RECONNECT_NS_MAX;
 
 impl Client {
     /// Repeats requests that have waited. Without an agent they fail after a short time.
@@ -136,5 +143,57 @@ impl Client {
         let error = self.no_agent();
         let asks: Vec<u64> = self.names.asks.keys().copied().collect();
         asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
+    }
+
+    // ---- locations of shared data
+
+    /// Searches for a shared datum that is needed here or by a server and has no known copy.
+    pub(in crate::node::client) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
+        if let Entry::Vacant(place) = self.names.sought.entry(datum) {
+            place.insert(now);
+            self.ask_place(datum, out);
+        }
+    }
+
+    pub(in crate::node::client) fn on_located(
+        &mut self,
+        now: Time,
+        datum: DatumId,
+        holders: Vec<(NodeId, String)>,
+        why: &str,
+        out: &mut Vec<Effect>,
+    ) {
+        let why = if holders.is_empty() { why } else { "the servers that have it cannot be reached from here" };
+        let reachable: Vec<(NodeId, String)> =
+            holders.into_iter().filter(|(node, _)| !self.contacts.is_lost(*node)).collect();
+        if self.graph.datum(datum).is_none() {
+            return;
+        }
+        let is_found = self.graph.located(datum, reachable.iter().map(|(node, _)| *node));
+        reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
+        let sought_ns = self.names.sought.get(&datum).map(|since| now.since(*since));
+        if is_found {
+            if self.is_to_come_here(datum) {
+                self.fetch_here(datum, out);
+            }
+            if !self.is_sought_here(datum) {
+                self.names.not_sought(datum);
+            } else if sought_ns.is_some_and(|ns| ns >= SEARCH_NS_MAX) {
+                self.names.not_sought(datum);
+                self.datum_lost(now, datum, why, out);
+            }
+            self.supply_waiting(now, datum, out);
+        } else if sought_ns.is_some_and(|ns| ns >= RECONNECT_NS_MAX) {
+            self.names.not_sought(datum);
+            self.datum_lost(now, datum, why, out);
+        }
+        // Maps groups that needed its location.
+        self.map_waiting(now, out);
+    }
+
+    /// True if a datum is needed here and no reachable server sends it.
+    fn is_sought_here(&self, datum: DatumId) -> bool {
+        let sender = self.graph.datum(datum).and_then(DatumState::sender);
+        self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
     }
 }
