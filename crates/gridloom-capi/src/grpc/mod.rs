@@ -19,14 +19,14 @@
 //! | `api` | the functions of the headers |
 //! | `map` | blocks of `grpc_map` |
 //! | `waits`, `call` | waiting for sessions, and probing them; a call until it is sent |
-//! | `hosted`, `shared` | functions in workers, which are forwarded to the worker's library; shared data |
+//! | `worker_functions`, `shared` | functions in workers, which are forwarded to the worker's library; shared data |
 //! | `library` | the single session with a grid: begun, ended, found |
 //! | `mappings`, `graphs` | names by which blocks are mapped, and declared graphs: both may be defined by the program |
 //! | `sessions` | the table of outstanding calls |
-//! | `remembered` | records of collected sessions |
+//! | `session_records` | records of collected sessions |
 //! | `latest` | the call that each thread started last |
 //! | `session` | one outstanding call, until its results are written |
-//! | `objects`, `deliver`, `elsewhere` | the objects of handles; results to memory; results that are on servers instead of in the program's memory |
+//! | `objects`, `deliver`, `remote_results` | the objects of handles; results to memory; results that are on servers instead of in the program's memory |
 //! | `arguments` | the program's memory to values |
 //! | `lists` | files, and arrays of strings and of files |
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |

@@ -252,7 +252,7 @@ impl Machine for ClientWithAgent {
         if let Input::Received { from, .. } | Input::DatumBegun { from, .. } | Input::DatumArrived { from, .. } = input
         {
             // Its sender is alive, whichever machine it is for.
-            self.client.heard(now, from);
+            self.client.record_received(now, from);
             self.agent.mark_alive(now, from);
         }
         let both = |input: Input| vec![(MachinePart::Agent, input.clone()), (MachinePart::Client, input)];

@@ -1,6 +1,6 @@
 //! Plain calls: each is mapped by itself when it is made, and its results are sent to the client.
 
-use super::recovery::not_taken_in;
+use super::recovery::not_received_error;
 use super::{Client, mapping};
 use crate::call::{Call, LimitKind, Request};
 use crate::graph::Task;
@@ -37,13 +37,13 @@ impl Client {
                     let near = if self.directory.grid.servers.is_empty() {
                         String::new()
                     } else {
-                        self.directory.unoffered.told(&function)
+                        self.directory.unoffered.lost_text(&function)
                     };
                     TaskError::NoSuchFunction { function, near }
                 }
                 (Some(only), false) => {
                     let (server, is_bound) = (self.contacts.name_of(only), request.task.object().is_none());
-                    TaskError::ServerLost { function, server, why: mapping::BOUND.into(), is_bound }
+                    TaskError::ServerLost { function, server, why: mapping::NOT_IN_GRID.into(), is_bound }
                 }
             };
             self.call_failed(now, &request, None, error, out);
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Handles the arrival of an argument at its server, after which the call may have all of them.
-    pub(super) fn argument_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
+    pub(super) fn argument_arrived(&mut self, now: Time, datum: DatumId, server: NodeId) {
         let Some(task) = self.calls.argument_arrived(datum, server) else { return };
         if self.queues.waits_for_data(task.id, server) {
             self.queue_call(now, &task, true);
@@ -111,13 +111,13 @@ impl Client {
         let Call { mut request, server, ended, .. } = call;
         let (outcome, run_ns) = ended.expect("a complete call has ended");
         if let Err(error) = &outcome
-            && self.is_repeated(&request.task, &request.failures, server, error)
+            && self.is_restarted(&request.task, &request.failures, server, error)
         {
             request.failures.push(server, error);
             if error.is_server_fault() {
                 self.calls.record_cannot_run(server, request.task.name());
             }
-            self.tell_repeated(&request.task, &request.failures, server, error, out);
+            self.report_restart(&request.task, &request.failures, server, error, out);
             self.send_call(now, request, out);
             return;
         }
@@ -148,7 +148,7 @@ impl Client {
     }
 
     /// Handles an argument that failed to arrive: it is resent later.
-    pub(super) fn argument_astray(
+    pub(super) fn argument_failed(
         &mut self,
         now: Time,
         server: NodeId,
@@ -158,19 +158,19 @@ impl Client {
     ) {
         let Some((task, times)) = self.calls.argument_failed(datum, server) else { return };
         if times <= INTERRUPTIONS_MAX {
-            self.supplies.strayed(datum, server);
+            self.supplies.record_interrupted(datum, server);
             return;
         }
         let call = self.calls.remove(task).expect("found above");
         self.contacts.post(server, TaskToServer::Cancel { tasks: vec![task] }, out);
-        let error = not_taken_in(datum, Some(&self.contacts.name_of(server)), fault);
+        let error = not_received_error(datum, Some(&self.contacts.name_of(server)), fault);
         self.call_failed(now, &call.request, Some(server), error, out);
     }
 
     /// Resends the calls with results whose transfer was interrupted since the last heartbeat.
-    pub(super) fn calls_again(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn resend_interrupted(&mut self, now: Time, out: &mut Vec<Effect>) {
         for call in self.calls.take_interrupted() {
-            self.call_again(now, call, out);
+            self.resend_call(now, call, out);
         }
     }
 
@@ -184,7 +184,7 @@ impl Client {
     }
 
     /// Resends a call after the transfer of a result was interrupted. Its server has not kept the result.
-    fn call_again(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
+    fn resend_call(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
         let Call { mut request, server, result_error: broken, .. } = call;
         request.losses += 1;
         if request.losses >= TASK_ATTEMPTS_MAX || request.task.options.is_once {
@@ -227,7 +227,7 @@ impl Client {
             self.call_expired(now, &call.request, Some(call.server), limit, out);
         }
         self.waiting_expired(now, out);
-        self.asks_expired(now, out);
+        self.expire_requests(now, out);
         self.set_deadline(out);
     }
 
@@ -255,7 +255,7 @@ impl Client {
     pub(super) fn may_wait(&self, now: Time, request: &Request) -> bool {
         match request.task.options.bound_to {
             Some(server) => request.task.object().is_none() && self.contacts.may_return(now, server),
-            None => self.contacts.awaits_nodes(now),
+            None => self.contacts.expects_nodes(now),
         }
     }
 

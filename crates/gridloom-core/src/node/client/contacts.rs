@@ -13,14 +13,14 @@ use gridloom_base::{DatumId, NodeId, Time};
 
 /// An item that waits for a connection.
 #[derive(Debug)]
-pub(super) enum Parcel {
+pub(super) enum QueuedItem {
     Message(Box<Message>),
     Datum(DatumId),
 }
 
 /// The state of a lost server.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lost {
+struct LostState {
     /// True if a directory since then did not list it: if a later one does, it has returned.
     was_absent: bool,
     /// True while it is being dialled. The agent still knows it, so perhaps only the connection was lost.
@@ -36,9 +36,9 @@ pub(super) struct Contacts {
     members: Members<Role>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
-    outbox: BTreeMap<NodeId, Vec<Parcel>>,
+    outbox: BTreeMap<NodeId, Vec<QueuedItem>>,
     /// Servers that were lost and have not returned.
-    lost: BTreeMap<NodeId, Lost>,
+    lost: BTreeMap<NodeId, LostState>,
     /// Lost nodes are expected to return until this time.
     expected_until: Time,
     /// Servers that a reconnected agent has not listed yet.
@@ -57,25 +57,25 @@ impl Contacts {
     }
 
     /// True if a node was lost recently, so that it may return.
-    pub(super) fn awaits_nodes(&self, now: Time) -> bool {
+    pub(super) fn expects_nodes(&self, now: Time) -> bool {
         now < self.expected_until
     }
 
     /// True if a reconnected agent has yet to list servers that are expected.
     pub(super) fn awaits_list(&self, now: Time) -> bool {
-        self.awaits_nodes(now) && !self.unlisted.is_empty()
+        self.expects_nodes(now) && !self.unlisted.is_empty()
     }
 
     /// True if a server may return soon, as far as is known.
     pub(super) fn may_return(&self, now: Time, server: NodeId) -> bool {
         let is_gone = self.lost.get(&server).is_some_and(|lost| lost.was_absent);
-        self.awaits_nodes(now)
+        self.expects_nodes(now)
             && (self.agent.is_none() || self.unlisted.contains(&server) || !is_gone && self.is_lost(server))
     }
 
     /// Returns true once, when lost nodes are no longer expected to return.
-    pub(super) fn stops_waiting(&mut self, now: Time) -> bool {
-        let stops = self.expected_until > Time(0) && !self.awaits_nodes(now);
+    pub(super) fn take_wait_end(&mut self, now: Time) -> bool {
+        let stops = self.expected_until > Time(0) && !self.expects_nodes(now);
         if stops {
             self.expected_until = Time(0);
             self.unlisted.clear();
@@ -131,7 +131,7 @@ impl Contacts {
 
     /// Records that something was received from a peer. Returns false if it is not connected.
     #[must_use]
-    pub(super) fn heard(&mut self, now: Time, peer: NodeId) -> bool {
+    pub(super) fn record_received(&mut self, now: Time, peer: NodeId) -> bool {
         self.members.record_received(now, peer)
     }
 
@@ -141,7 +141,7 @@ impl Contacts {
 
     // ---- sending
 
-    pub(super) fn tell_agent(&self, message: impl Into<Message>, out: &mut Vec<Effect>) {
+    pub(super) fn send_to_agent(&self, message: impl Into<Message>, out: &mut Vec<Effect>) {
         if let Some(to) = self.agent {
             out.push(Effect::Send { to, message: message.into() });
         }
@@ -152,7 +152,7 @@ impl Contacts {
         let message = message.into();
         match self.is_up(to) {
             true => out.push(Effect::Send { to, message }),
-            false => self.keep(to, Parcel::Message(Box::new(message)), out),
+            false => self.keep(to, QueuedItem::Message(Box::new(message)), out),
         }
     }
 
@@ -160,11 +160,11 @@ impl Contacts {
     pub(super) fn post_datum(&mut self, to: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.is_up(to) {
             true => out.push(Effect::SendDatum { to, datum }),
-            false => self.keep(to, Parcel::Datum(datum), out),
+            false => self.keep(to, QueuedItem::Datum(datum), out),
         }
     }
 
-    fn keep(&mut self, to: NodeId, parcel: Parcel, out: &mut Vec<Effect>) {
+    fn keep(&mut self, to: NodeId, parcel: QueuedItem, out: &mut Vec<Effect>) {
         let waiting = self.outbox.entry(to).or_default();
         if waiting.is_empty() {
             out.push(Effect::Dial { address: self.addresses.get(&to).cloned().unwrap_or_default() });
@@ -190,7 +190,7 @@ impl Contacts {
             self.expect_nodes(now);
             self.unlisted.extend(known);
         }
-        self.tell_agent(DirectoryToAgent::Subscribe, out);
+        self.send_to_agent(DirectoryToAgent::Subscribe, out);
     }
 
     /// Handles a connected server or client. Returns the items that waited for it.
@@ -201,11 +201,11 @@ impl Contacts {
         role: Role,
         name: String,
         out: &mut Vec<Effect>,
-    ) -> Vec<Parcel> {
+    ) -> Vec<QueuedItem> {
         self.members.add(now, peer, role);
         if self.lost.remove(&peer).is_some() {
             // It is no longer in the client's view of the grid: the client subscribes to the directory again.
-            self.tell_agent(DirectoryToAgent::Subscribe, out);
+            self.send_to_agent(DirectoryToAgent::Subscribe, out);
         }
         self.names.insert(peer, name);
         self.outbox.remove(&peer).unwrap_or_default()
@@ -331,7 +331,7 @@ mod tests {
         contacts.learn_address(SERVER, "there:1".into());
         assert!(contacts.server_lost(Time(0), SERVER) && !contacts.server_lost(Time(0), SERVER));
         assert!(
-            contacts.may_return(Time(RECONNECT_NS_MAX - 1), SERVER) && !contacts.awaits_nodes(Time(RECONNECT_NS_MAX))
+            contacts.may_return(Time(RECONNECT_NS_MAX - 1), SERVER) && !contacts.expects_nodes(Time(RECONNECT_NS_MAX))
         );
         for (is_listed, is_lost) in [(true, true), (false, true), (true, false)] {
             contacts.directory_has(|_| is_listed);

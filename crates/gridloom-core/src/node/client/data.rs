@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Client;
 use super::graph::{DatumState, Unneeded};
-use super::plain::ArgumentCopy;
-use super::recovery::not_taken_in;
+use super::recovery::not_received_error;
+use super::stateless::ArgumentCopy;
 use crate::graph::Task;
 use crate::node::message::{DataMessage, Supply, SupplyFault, TaskToServer, TransferReport};
 use crate::node::protocol::{Effect, Event};
@@ -33,15 +33,15 @@ impl Client {
     pub(super) fn fetch_here(&mut self, datum: DatumId, out: &mut Vec<Effect>) -> bool {
         let Some(run) = self.graph.datum(datum) else { return false };
         // A datum whose transfer to the client was interrupted is fetched again later, however often it is requested.
-        if run.is_here() || run.sender().is_some() || self.supplies.is_astray(datum, self.config.id) {
+        if run.is_here() || run.sender().is_some() || self.supplies.is_interrupted(datum, self.config.id) {
             return true;
         }
-        let is_there = |node: &NodeId| !self.contacts.is_lost(*node) && !self.is_plain(*node);
-        let near = self.names.near.filter(|node| run.holders().contains(node));
+        let is_there = |node: &NodeId| !self.contacts.is_lost(*node) && !self.is_stateless(*node);
+        let near = self.names.local_server.filter(|node| run.holders().contains(node));
         let holders = near.into_iter().chain(run.holders().iter().copied()).filter(is_there);
         let holder = self.supplies.best_source(datum, self.config.id, holders);
-        let Some(from) = holder.or_else(|| self.graph.maker(run)) else { return false };
-        if self.is_plain(from) {
+        let Some(from) = holder.or_else(|| self.graph.producer_server(run)) else { return false };
+        if self.is_stateless(from) {
             // The server sends it without a request.
             return true;
         }
@@ -61,15 +61,15 @@ impl Client {
         // Servers drop arguments of plain calls by themselves.
         if self.calls.of_datum(report.datum).is_none() {
             self.copy_at(now, report.to, report.datum, out);
-            self.data_there(now, report.datum, report.to);
+            self.data_arrived(now, report.datum, report.to);
         } else {
-            self.argument_there(now, report.datum, report.to);
+            self.argument_arrived(now, report.datum, report.to);
         }
         self.saw_transfer(now, report, out);
     }
 
     fn saw_transfer(&mut self, now: Time, report: TransferReport, out: &mut Vec<Effect>) {
-        self.links.saw_transfer(now, &report, out);
+        self.links.record_transfer(now, &report, out);
         let at = now - report.age_ns;
         out.push(Effect::Emit(Event::Transferred { at, report }));
     }
@@ -85,14 +85,14 @@ impl Client {
         let size_bytes = meta.size_bytes();
         let report = TransferReport { datum, from, to: self.config.id, size_bytes, run_ns: took_ns, age_ns: 0 };
         out.push(Effect::Emit(Event::Transferred { at: now, report }));
-        self.links.saw_transfer(now, &report, out);
+        self.links.record_transfer(now, &report, out);
         if self.calls.of_datum(datum).is_some() {
             if let Some(call) = self.calls.arrived(datum) {
                 self.call_complete(now, call, out);
             }
             return;
         }
-        let stateless = Some(from).filter(|from| self.is_plain(*from));
+        let stateless = Some(from).filter(|from| self.is_stateless(*from));
         let Some(fetchers) = self.graph.arrived(datum, &meta, stateless) else {
             out.push(Effect::DropDatum { datum });
             return;
@@ -124,7 +124,7 @@ impl Client {
             if is_here {
                 self.contacts.post(from, TaskToServer::HasCopies { data: vec![datum] }, out);
             } else {
-                self.supplies.take_home(datum, from);
+                self.supplies.request_write_back(datum, from);
                 self.fetch_here(datum, out);
             }
         }
@@ -147,14 +147,14 @@ impl Client {
 
     /// Handles the arrival of a datum: servers that requested the write-back may evict their copies.
     pub(super) fn has_copy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
-        for server in self.supplies.taken_home(datum) {
+        for server in self.supplies.take_write_backs(datum) {
             self.contacts.post(server, TaskToServer::HasCopies { data: vec![datum] }, out);
         }
     }
 
     /// Handles a datum that cannot arrive.
     pub(super) fn has_no_copy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
-        for server in self.supplies.taken_home(datum) {
+        for server in self.supplies.take_write_backs(datum) {
             self.contacts.post(server, TaskToServer::CannotCopy { data: vec![datum] }, out);
         }
     }
@@ -169,7 +169,7 @@ impl Client {
         match self.graph.datum(datum).is_some_and(|run| run.error().is_none()) {
             true => {
                 self.graph.copy_added(datum, server);
-                if self.is_to_come_here(datum) {
+                if self.is_needed_here(datum) {
                     self.fetch_here(datum, out);
                 }
                 self.supply_waiting(now, datum, out);
@@ -206,14 +206,14 @@ impl Client {
             match one {
                 Unneeded::OwnCopy(datum) => out.push(Effect::DropDatum { datum }),
                 Unneeded::Copy(datum, holder) => {
-                    if !self.contacts.is_lost(holder) && !datum.is_shared() && !self.is_plain(holder) {
+                    if !self.contacts.is_lost(holder) && !datum.is_shared() && !self.is_stateless(holder) {
                         self.contacts.post(holder, TaskToServer::Release { data: vec![datum] }, out);
                     }
                 }
                 Unneeded::Datum(datum) => {
                     self.supplies.forget_datum(datum);
                     if let Some(release) = self.names.forget_found(datum) {
-                        self.contacts.tell_agent(release, out);
+                        self.contacts.send_to_agent(release, out);
                     }
                 }
                 Unneeded::Group(group) => self.plans.forget(group),
@@ -224,12 +224,12 @@ impl Client {
     // ---- arguments and results of stateless servers
 
     /// True if a server is stateless.
-    pub(super) fn is_plain(&self, node: NodeId) -> bool {
+    pub(super) fn is_stateless(&self, node: NodeId) -> bool {
         self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].stateless)
     }
 
     /// Sends tasks to a stateless server.
-    pub(super) fn run_on_plain(&mut self, server: NodeId, tasks: &[Arc<Task>], out: &mut Vec<Effect>) {
+    pub(super) fn run_on_stateless(&mut self, server: NodeId, tasks: &[Arc<Task>], out: &mut Vec<Effect>) {
         let (mut sent, mut supplies) = (Vec::with_capacity(tasks.len()), Vec::new());
         for task in tasks {
             // The server refuses tasks that are not calls: they have nothing to copy.
@@ -252,7 +252,7 @@ impl Client {
         if self.graph.datum(of.datum).is_some_and(DatumState::is_here) {
             self.send_copies(of.datum, out);
         } else {
-            self.missing(now, of.datum, "no server holds it any more", out);
+            self.recover_datum(now, of.datum, "no server holds it any more", out);
         }
     }
 
@@ -276,13 +276,13 @@ impl Client {
     ) {
         match fault {
             SupplyFault::Broken | SupplyFault::NoMemory
-                if self.supplies.count_broken(copy, (self.config.id, of.server)) =>
+                if self.supplies.count_interruption(copy, (self.config.id, of.server)) =>
             {
                 let name = self.contacts.name_of(of.server);
-                let error = not_taken_in(of.datum, Some(&name), (fault == SupplyFault::NoMemory, why));
+                let error = not_received_error(of.datum, Some(&name), (fault == SupplyFault::NoMemory, why));
                 self.fail_task(now, of.task, error, out);
             }
-            SupplyFault::Broken | SupplyFault::NoMemory => self.supplies.strayed(copy, of.server),
+            SupplyFault::Broken | SupplyFault::NoMemory => self.supplies.record_interrupted(copy, of.server),
             SupplyFault::Gone | SupplyFault::Unreachable => self.supply_copy(copy, of, out),
         }
     }
@@ -307,12 +307,12 @@ impl Client {
     }
 
     /// Handles a failed task on a stateless server, which will not send its results. They may be elsewhere.
-    pub(super) fn await_no_more(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn stop_awaiting(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
         for output in &task.outputs {
             let is_held = |run: &DatumState| !run.holders().is_empty();
             if self.graph.fetch_ended(output.datum, server)
                 && self.graph.datum(output.datum).is_some_and(is_held)
-                && self.is_to_come_here(output.datum)
+                && self.is_needed_here(output.datum)
             {
                 self.fetch_here(output.datum, out);
             }
@@ -320,10 +320,10 @@ impl Client {
     }
 
     /// Handles the end of a task on a stateless server: needed results whose transfer was interrupted are recomputed.
-    pub(super) fn make_broken_off(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
+    pub(super) fn recompute_interrupted(&mut self, now: Time, task: &Task, out: &mut Vec<Effect>) {
         for datum in task.outputs.iter().map(|output| output.datum) {
             if self.graph.datum(datum).is_some_and(|run| run.is_needed() && !run.has_copy()) {
-                self.missing(now, datum, "its transfer to the client was interrupted", out);
+                self.recover_datum(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }

@@ -16,14 +16,14 @@ use gridloom_map::{Assignment, Plan, Transfer};
 
 /// The plan's server for some tasks and the sources of their inputs, as far as the plan has them.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlannedPlace {
     pub(super) server: NodeId,
     pub(super) from: BTreeMap<DatumId, NodeId>,
 }
 
 /// Data to be sent to servers once they have a location, by the tasks that send them.
 #[derive(Debug, Default)]
-pub(super) struct UnplacedData(Vec<(GroupId, Vec<TaskId>, Placed)>);
+pub(super) struct UnplacedData(Vec<(GroupId, Vec<TaskId>, PlannedPlace)>);
 
 impl UnplacedData {
     pub(super) fn len(&self) -> usize {
@@ -33,7 +33,14 @@ impl UnplacedData {
 
 impl Client {
     /// Sends tasks to their server in a plan, or has them mapped if that is impossible.
-    pub(super) fn place(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
+    pub(super) fn place(
+        &mut self,
+        now: Time,
+        id: GroupId,
+        tasks: Vec<TaskId>,
+        placed: &PlannedPlace,
+        out: &mut Vec<Effect>,
+    ) {
         // A task that reads a failed datum has already failed itself.
         let is_open = |task: &TaskId| self.graph.task(*task).is_some_and(TaskState::is_unmapped);
         let tasks: Vec<TaskId> = tasks.into_iter().filter(is_open).collect();
@@ -93,11 +100,18 @@ impl Client {
     }
 
     /// Defers tasks whose inputs have no location yet.
-    fn place_later(&mut self, now: Time, id: GroupId, tasks: Vec<TaskId>, placed: &Placed, out: &mut Vec<Effect>) {
-        let lost = self.graph.without_a_place(&tasks);
+    fn place_later(
+        &mut self,
+        now: Time,
+        id: GroupId,
+        tasks: Vec<TaskId>,
+        placed: &PlannedPlace,
+        out: &mut Vec<Effect>,
+    ) {
+        let lost = self.graph.inputs_without_location(&tasks);
         self.unplaced.0.push((id, tasks, placed.clone()));
         for datum in lost {
-            self.missing(now, datum, "no server holds it any more", out);
+            self.recover_datum(now, datum, "no server holds it any more", out);
         }
     }
 
@@ -126,13 +140,13 @@ impl Client {
     fn can_send(&self, from: NodeId, to: NodeId) -> bool {
         let is_plain =
             |node| self.directory.grid.server(node).is_some_and(|at| self.directory.grid.servers[at].stateless);
-        let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_apart(to, from);
+        let is_server_way = !is_plain(from) && !is_plain(to) && !self.supplies.are_unreachable(to, from);
         from == self.config.id || (is_server_way && !self.contacts.is_lost(from))
     }
 
     /// Ends a plan: no more tasks will follow it, and its servers are no longer reserved.
     pub(super) fn on_end_plan(&mut self, group: GroupId, out: &mut Vec<Effect>) {
         self.plans.end(group);
-        self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
+        self.contacts.send_to_agent(MapToAgent::GroupEnded { group }, out);
     }
 }

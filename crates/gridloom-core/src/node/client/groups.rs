@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Client;
-use super::following::Placed;
+use super::following::PlannedPlace;
 use super::graph::{FailedTask, TaskState};
 use crate::graph::{Failures, Group, Task, TaskKind};
 use crate::node::message::{MapToAgent, TaskReport, TaskToServer};
@@ -24,7 +24,7 @@ impl Client {
         now: Time,
         group: Group,
         heuristic: MappingMethod,
-        (placed, follows): (Option<Placed>, Option<GroupId>),
+        (placed, follows): (Option<PlannedPlace>, Option<GroupId>),
         out: &mut Vec<Effect>,
     ) {
         let id = group.id;
@@ -63,7 +63,7 @@ impl Client {
     // ---- ends
 
     pub(super) fn on_task_report(&mut self, now: Time, from: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
-        let is_plain = self.is_plain(from);
+        let is_plain = self.is_stateless(from);
         if !self.graph.task(report.task).is_some_and(|run| run.is_at(from)) {
             // It was cancelled or failed after it had ended there.
             for (datum, _) in report.outcome.iter().flatten().filter(|_| !is_plain) {
@@ -91,7 +91,7 @@ impl Client {
                 }
                 self.ended(now, &task, group, out);
                 if is_plain {
-                    self.make_broken_off(now, &task, out);
+                    self.recompute_interrupted(now, &task, out);
                 }
             }
             Err(error) => {
@@ -114,7 +114,7 @@ impl Client {
         if matches!(task.kind, TaskKind::Publish(_)) {
             self.publish_ended(now, task.id, out);
         }
-        self.ask_for_made(task, out);
+        self.put_results(task, out);
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         if self.graph.ended(&inputs, group) {
             self.group_ended(now, group, out);
@@ -133,7 +133,7 @@ impl Client {
 
     fn group_ended(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::GroupEnded { at: now, group }));
-        self.contacts.tell_agent(MapToAgent::GroupEnded { group }, out);
+        self.contacts.send_to_agent(MapToAgent::GroupEnded { group }, out);
         if self.graph.forget_if_empty(group) {
             self.plans.forget(group);
         }
@@ -159,11 +159,11 @@ impl Client {
             self.has_less_to_map |= server.is_none();
             self.queues.remove(at, id);
             self.supplies.copies.end(id);
-            if let Some(server) = server.filter(|server| self.is_plain(*server)) {
-                self.await_no_more(&task, server, out);
+            if let Some(server) = server.filter(|server| self.is_stateless(*server)) {
+                self.stop_awaiting(&task, server, out);
             }
             self.emit_task_ended(at, server, id, error.clone(), out);
-            if let Some(server) = server.filter(|_| reported_by.is_none() || id != work_root(&error, id)) {
+            if let Some(server) = server.filter(|_| reported_by.is_none() || id != root_failure(&error, id)) {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
             }
             for output in &task.outputs {
@@ -172,7 +172,7 @@ impl Client {
                     // An earlier run of the task produced it; this run was for another result.
                     continue;
                 }
-                let root = work_root(&error, id);
+                let root = root_failure(&error, id);
                 let nested = TaskError::DependencyFailed { task: root, why: why.clone() };
                 work.extend(data.consumers().iter().map(|consumer| (*consumer, nested.clone())));
                 self.refuse_all(output.datum, &error, out);
@@ -184,7 +184,7 @@ impl Client {
     // ---- restarts
 
     /// True if a task that failed on that server, and on others before, is restarted.
-    pub(super) fn is_repeated(&self, task: &Task, failures: &Failures, server: NodeId, error: &TaskError) -> bool {
+    pub(super) fn is_restarted(&self, task: &Task, failures: &Failures, server: NodeId, error: &TaskError) -> bool {
         let terms = &task.options;
         if terms.is_once || terms.is_measuring || task.object().is_some() || task.is_replicate() {
             return false;
@@ -205,7 +205,7 @@ impl Client {
     }
 
     /// Reports that a task is restarted.
-    pub(super) fn tell_repeated(
+    pub(super) fn report_restart(
         &self,
         task: &Task,
         failures: &Failures,
@@ -229,17 +229,17 @@ impl Client {
         out: &mut Vec<Effect>,
     ) -> bool {
         let Some(run) = self.graph.task(id) else { return false };
-        if !self.is_repeated(run.task(), run.failures(), from, error) {
+        if !self.is_restarted(run.task(), run.failures(), from, error) {
             return false;
         }
-        self.take_back(id, from);
+        self.unassign(id, from);
         self.queues.remove(now, id);
         self.graph.will_repeat(id, from, error);
         let run = self.graph.task(id).expect("found above");
         let group = run.group();
-        self.tell_repeated(run.task(), run.failures(), from, error, out);
+        self.report_restart(run.task(), run.failures(), from, error, out);
         match self.place_to_repeat(run) {
-            Some(server) => self.place(now, group, vec![id], &Placed { server, from: BTreeMap::new() }, out),
+            Some(server) => self.place(now, group, vec![id], &PlannedPlace { server, from: BTreeMap::new() }, out),
             None => self.map_again(now, BTreeSet::from([group]), out),
         }
         true
@@ -261,7 +261,7 @@ impl Client {
 }
 
 /// Returns the task that failed first.
-fn work_root(error: &TaskError, id: TaskId) -> TaskId {
+fn root_failure(error: &TaskError, id: TaskId) -> TaskId {
     match error {
         TaskError::DependencyFailed { task, .. } => *task,
         _ => id,

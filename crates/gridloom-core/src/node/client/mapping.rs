@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::graph::{LostServer, TaskState};
 use super::plans::{Mapping, Question, Waiting};
-use super::vain::VainLosses;
+use super::poison::LossCounter;
 use super::{Client, send};
 use crate::graph::{Group, Outlined, Task};
 use crate::node::message::{LinkMessage, MapRequest, MapToAgent, Purpose, TaskToServer};
@@ -15,7 +15,7 @@ use gridloom_base::{DatumId, GroupId, Method, NodeId, TaskError, TaskId, Time};
 use gridloom_map::{MapperInput, MappingMethod, Outline, Plan};
 
 /// Why a call fails although other servers could run it.
-pub(super) const BOUND: &str = "it is not in the grid";
+pub(super) const NOT_IN_GRID: &str = "it is not in the grid";
 
 impl Client {
     pub(super) fn plan_only(
@@ -27,8 +27,8 @@ impl Client {
         self.want_links(out);
         let has_agent = self.contacts.agent().is_some() && !self.contacts.awaits_list(now);
         let has_to_wait = vain.is_suspect() && self.awaits_suspect();
-        let is_early = has_agent && (!self.links.are_known() || has_to_wait || self.reads_unplaced(&group));
-        if is_early || !has_agent && self.contacts.awaits_nodes(now) {
+        let is_early = has_agent && (!self.links.are_known() || has_to_wait || self.reads_unplanned(&group));
+        if is_early || !has_agent && self.contacts.expects_nodes(now) {
             self.plans.plan_later(Question { group, heuristic, purpose, vain });
             if !self.links.are_known() {
                 self.links.wait(now, out);
@@ -42,7 +42,7 @@ impl Client {
         let tasks = group.tasks.iter().map(|task| task.id).collect();
         let (round, names) = (self.plans.next_round(), outlined.names());
         let (asked, data) = (Some(now), outlined.data);
-        let is_asked = self.contacts.agent().is_some_and(|agent| vain.asks(agent));
+        let is_asked = self.contacts.agent().is_some_and(|agent| vain.record_sent(agent));
         let mapping = Mapping { round, asked, tasks, data, names, vain };
         let id = group.id;
         self.plans.ask(Question { group, heuristic: heuristic.clone(), purpose, vain }, mapping);
@@ -51,7 +51,7 @@ impl Client {
                 let request = self.map_request((id, round), outlined.outline, heuristic);
                 let busy = self.busy_following(now, id);
                 send(out, agent, MapToAgent::MapGroup(Box::new(MapRequest { purpose, busy, ..request })));
-                let vain = self.follow_with_ping(now, vain, out);
+                let vain = self.send_ping_behind(now, vain, out);
                 self.plans.set_losses(id, vain);
             }
             None => {
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// True if a group reads the result of a task that has no plan yet: its location must be known first.
-    fn reads_unplaced(&self, group: &Group) -> bool {
+    fn reads_unplanned(&self, group: &Group) -> bool {
         group.sources.keys().any(|datum| self.graph.is_unplaced(*datum))
     }
 
@@ -115,7 +115,7 @@ impl Client {
 
     fn try_map(&mut self, now: Time, group: GroupId, out: &mut Vec<Effect>) {
         let Some(agent) = self.contacts.agent() else {
-            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
+            if self.contacts.agent_was_lost() && !self.contacts.expects_nodes(now) {
                 self.mapping_failed(now, group, self.agent_lost(), out);
             }
             return;
@@ -134,17 +134,17 @@ impl Client {
             return;
         }
         mapping.tasks.retain(|task| self.is_unmapped(*task));
-        self.fail_bound_to_nobody(now, &mapping.tasks, out);
+        self.fail_bound_to_absent(now, &mapping.tasks, out);
         mapping.tasks.retain(|task| self.is_unmapped(*task));
         if mapping.tasks.is_empty() {
             return;
         }
-        if !mapping.vain.asks(agent) {
+        if !mapping.vain.record_sent(agent) {
             self.plans.put_back(group, mapping);
             return self.mapping_failed(now, group, self.agent_lost(), out);
         }
         let part = self.graph.part(group, &mapping.tasks);
-        let lost = if part.is_none() { self.graph.without_a_place(&mapping.tasks) } else { Vec::new() };
+        let lost = if part.is_none() { self.graph.inputs_without_location(&mapping.tasks) } else { Vec::new() };
         if let Some(part) = part {
             let outlined = self.outlined(&part);
             mapping.round = self.plans.next_round();
@@ -155,11 +155,11 @@ impl Client {
             let request = self.map_request((group, mapping.round), outlined.outline, heuristic);
             let request = MapRequest { busy: self.busy(now, group), ..request };
             send(out, agent, MapToAgent::MapGroup(Box::new(request)));
-            mapping.vain = self.follow_with_ping(now, mapping.vain, out);
+            mapping.vain = self.send_ping_behind(now, mapping.vain, out);
         }
         self.plans.put_back(group, mapping);
         for datum in lost {
-            self.missing(now, datum, "no server holds it any more", out);
+            self.recover_datum(now, datum, "no server holds it any more", out);
         }
     }
 
@@ -168,7 +168,7 @@ impl Client {
     }
 
     /// Fails those tasks that only an absent server may run; the others can be mapped without them.
-    fn fail_bound_to_nobody(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
+    fn fail_bound_to_absent(&mut self, now: Time, tasks: &[TaskId], out: &mut Vec<Effect>) {
         for id in tasks {
             let only = self.graph.task(*id).and_then(|run| run.task().options.bound_to);
             // A connected server may be unknown to an agent that restarted; it will be known again.
@@ -177,20 +177,20 @@ impl Client {
                 self.directory.grid.server(server).is_none() && !may_come
             };
             if only.is_some_and(is_away) {
-                let error = self.bound_to_nobody(*id);
+                let error = self.bound_server_lost(*id);
                 self.fail_task(now, *id, error, out);
             }
         }
     }
 
     /// Returns the error of a task that is bound to a server that is absent.
-    pub(super) fn bound_to_nobody(&self, id: TaskId) -> TaskError {
+    pub(super) fn bound_server_lost(&self, id: TaskId) -> TaskError {
         let run = self.graph.task(id).expect("it is remembered");
         let (task, lost_with) = (run.task(), run.lost_with());
         let server = task.options.bound_to.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.map(|lost| lost.why.clone());
         let (function, is_bound) = (task.name().to_string(), task.object().is_none());
-        TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| BOUND.into()), is_bound }
+        TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| NOT_IN_GRID.into()), is_bound }
     }
 
     pub(super) fn mapping_failed(&mut self, now: Time, group: GroupId, error: TaskError, out: &mut Vec<Effect>) {
@@ -295,8 +295,8 @@ impl Client {
             for chunk in indices.chunks(TASKS_PER_MESSAGE) {
                 let tasks: Vec<Arc<Task>> =
                     chunk.iter().filter_map(|i| Some(self.graph.task(mapping.tasks[*i])?.task().clone())).collect();
-                if self.is_plain(server) {
-                    self.run_on_plain(server, &tasks, out);
+                if self.is_stateless(server) {
+                    self.run_on_stateless(server, &tasks, out);
                     continue;
                 }
                 let inputs = tasks.iter().flat_map(|task| task.inputs());
@@ -320,14 +320,14 @@ impl Client {
         }
         // A datum that was forgotten meanwhile is read by no task that is sent.
         let run = self.graph.datum(datum);
-        let has_it = run.is_none_or(|run| run.holders().contains(&at) || self.graph.maker(run) == Some(at));
+        let has_it = run.is_none_or(|run| run.holders().contains(&at) || self.graph.producer_server(run) == Some(at));
         let has_it = has_it || at == self.config.id;
         hops.saturating_add(if has_it { 0 } else { self.supplies.hops(datum, at) }).clamp(1, HOPS_MAX)
     }
 
     /// Resumes operations that waited for locations which are known now.
     pub(super) fn after_dispatch(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let waiting: Vec<DatumId> = self.graph.elsewhere().filter(|datum| self.is_to_come_here(*datum)).collect();
+        let waiting: Vec<DatumId> = self.graph.elsewhere().filter(|datum| self.is_needed_here(*datum)).collect();
         for datum in waiting {
             self.fetch_here(datum, out);
         }
@@ -361,7 +361,7 @@ impl Client {
     }
 
     /// Sends a ping behind a mapping request that was lost before, to learn whether it is read.
-    pub(super) fn follow_with_ping(&mut self, now: Time, mut vain: VainLosses, out: &mut Vec<Effect>) -> VainLosses {
+    pub(super) fn send_ping_behind(&mut self, now: Time, mut vain: LossCounter, out: &mut Vec<Effect>) -> LossCounter {
         if vain.is_suspect() {
             vain.pinged(self.ping_agent(now, out));
         }
@@ -384,7 +384,7 @@ impl Client {
 
     /// Prepares to repeat the mapping requests that a lost agent will not answer.
     /// Groups whose requests were lost too often fail.
-    pub(super) fn ask_anew(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn repeat_requests(&mut self, now: Time, out: &mut Vec<Effect>) {
         for id in self.plans.agent_lost() {
             self.mapping_failed(now, id, self.agent_lost(), out);
         }
@@ -392,15 +392,15 @@ impl Client {
 
     /// Handles the agent's answer that it cannot map a group on the available servers.
     pub(super) fn not_mapped(&mut self, now: Time, group: GroupId, why: String, out: &mut Vec<Effect>) {
-        match self.contacts.awaits_nodes(now) && self.plans.wait_for_nodes(group) {
+        match self.contacts.expects_nodes(now) && self.plans.wait_for_nodes(group) {
             true => {}
             false => self.mapping_failed(now, group, TaskError::NotMapped { why }, out),
         }
     }
 
     /// Retries operations for the last time when the wait has ended, and fails those that still cannot proceed.
-    pub(super) fn end_vain_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.contacts.stops_waiting(now) {
+    pub(super) fn end_waiting_if_due(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.contacts.take_wait_end(now) {
             self.end_waiting(now, out);
         }
     }

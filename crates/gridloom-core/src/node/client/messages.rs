@@ -83,7 +83,7 @@ impl Client {
                 }
             }
             TaskToClient::MakeRoom { data } => self.on_make_room(from, data, out),
-            TaskToClient::OtherTasksRunning { elapsed_ns } => self.queues.others_run(now, from, &elapsed_ns),
+            TaskToClient::OtherTasksRunning { elapsed_ns } => self.queues.set_others_elapsed(now, from, &elapsed_ns),
             TaskToClient::CallsBack(call) => {
                 if self.calls.get(call.task).is_some_and(|known| known.server == from) {
                     out.push(Effect::Emit(Event::CallsBack { server: from, call }));
@@ -103,7 +103,7 @@ impl Client {
                 }
             }
             TaskToClient::Recalled { group: None, tasks, running } => {
-                self.on_given_back(now, from, &tasks, &running, out);
+                self.on_tasks_returned(now, from, &tasks, &running, out);
             }
             TaskToClient::Recalled { group: Some(group), tasks, running } => {
                 self.on_recalled(now, from, group, &tasks, &running, out);
@@ -121,7 +121,7 @@ impl Client {
             DataMessage::FetchRefused { datum, why } => {
                 if self.graph.fetch_ended(datum, from) {
                     self.graph.copy_removed(datum, from);
-                    self.missing(now, datum, &why, out);
+                    self.recover_datum(now, datum, &why, out);
                 }
             }
         }
@@ -146,6 +146,6 @@ impl Client {
             return send(out, from, DataMessage::FetchRefused { datum, why: error.to_string() });
         }
         self.graph.requested_by(datum, from);
-        self.missing(now, datum, "no server holds it any more", out);
+        self.recover_datum(now, datum, "no server holds it any more", out);
     }
 }

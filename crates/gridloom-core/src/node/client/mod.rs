@@ -11,22 +11,22 @@ mod directory;
 mod following;
 mod graph;
 mod groups;
+mod lost_functions;
 mod mapping;
 mod messages;
 mod names;
 mod own_links;
 mod peers;
-mod plain;
 mod plans;
+mod poison;
 mod puts;
 mod queues;
+mod reconnecting;
 mod recovery;
 mod remapping;
-mod returning;
+mod stateless;
 mod stealing;
 mod supplies;
-mod unoffered;
-mod vain;
 
 use crate::call::{Calls, Request};
 use crate::node::message::{
@@ -36,19 +36,19 @@ use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
 use contacts::Contacts;
 use directory::Directory;
-use following::{Placed, UnplacedData};
+use following::{PlannedPlace, UnplacedData};
 use graph::{Availability, DatumState, TaskGraph};
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Machine, NodeId, TaskError, TaskId, Time};
 use names::Names;
 use own_links::OwnLinks;
-use plain::ArgumentCopies;
 use plans::{Plans, Question};
+use poison::LossCounter;
 use queues::Queues;
-use returning::WaitingCalls;
+use reconnecting::WaitingCalls;
+use stateless::ArgumentCopies;
 use supplies::Supplies;
-use vain::VainLosses;
 
 /// Configuration of a client.
 #[derive(Clone, Debug)]
@@ -104,8 +104,8 @@ impl Client {
     }
 
     /// Records a sign of life of a peer other than a message to this client.
-    pub(in crate::node) fn heard(&mut self, now: Time, peer: NodeId) {
-        let _ = self.contacts.heard(now, peer);
+    pub(in crate::node) fn record_received(&mut self, now: Time, peer: NodeId) {
+        let _ = self.contacts.record_received(now, peer);
     }
 
     pub fn id(&self) -> NodeId {
@@ -124,7 +124,7 @@ impl Client {
 
     /// Returns the numbers of remembered tasks, data and other records of its program, by kind. All are 0 once every
     /// task has ended and every handle is released.
-    pub fn leftovers(&self) -> [(&'static str, usize); 14] {
+    pub fn leak_counts(&self) -> [(&'static str, usize); 14] {
         let (waiting, astray) = self.supplies.counts();
         let (asks, found) = self.names.counts();
         let (tasks, data) = self.graph.len();
@@ -191,22 +191,22 @@ impl Client {
             Command::Run { group, heuristic } => self.on_run(now, group, heuristic, (None, None), out),
             Command::Plan { group, heuristic, is_incremental: is_followed } => {
                 let purpose = if is_followed { Purpose::Reserve } else { Purpose::PlanOnly };
-                self.plan_only(now, Question { group, heuristic, purpose, vain: VainLosses::default() }, out);
+                self.plan_only(now, Question { group, heuristic, purpose, vain: LossCounter::default() }, out);
             }
             Command::RunPlanned { group, server, from, heuristic, plan } => {
-                self.on_run(now, group, heuristic, (Some(Placed { server, from }), plan), out);
+                self.on_run(now, group, heuristic, (Some(PlannedPlace { server, from }), plan), out);
             }
             Command::EndPlan { group } => self.on_end_plan(group, out),
             Command::Get { datum } => self.on_get(now, datum, out),
             Command::Release { data } => {
                 let released = data.into_iter().filter(|datum| match datum.is_shared() {
                     true => self.names.release(*datum),
-                    false => !self.names.keeps(*datum),
+                    false => !self.names.defers_release(*datum),
                 });
                 let released: Vec<DatumId> = released.collect();
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
-            Command::RunsAt { server } => self.names.near = Some(server),
+            Command::RunsAt { server } => self.names.local_server = Some(server),
             Command::Name { request: ask, command } => self.on_name_command(now, ask, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
             Command::DropCopy { datum, at } => self.give_up(datum, at, out),
@@ -231,7 +231,7 @@ impl Client {
         let event = match self.graph.requested(datum) {
             Availability::Here(meta) => Event::DatumAvailable { datum, meta },
             Availability::Lost(error) => Event::DatumLost { datum, error },
-            Availability::Awaited => return self.missing(now, datum, "no server holds it any more", out),
+            Availability::Awaited => return self.recover_datum(now, datum, "no server holds it any more", out),
         };
         out.push(Effect::Emit(event));
     }
@@ -281,11 +281,11 @@ impl Client {
             out.push(Effect::Dial { address: self.config.agent.clone() });
         }
         self.contacts.dial_lost(out);
-        self.retry_astray(now, out);
-        self.names_beat(now, out);
-        self.calls_again(now, out);
+        self.retry_interrupted(now, out);
+        self.names_heartbeat(now, out);
+        self.resend_interrupted(now, out);
         self.place_waiting(now, out);
-        self.end_vain_waiting(now, out);
+        self.end_waiting_if_due(now, out);
         self.probe_fallen(now, out);
         let beat = self.contacts.beat(now);
         for (peer, token) in beat.pings {
@@ -312,12 +312,12 @@ impl Machine for Client {
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
-                if self.contacts.heard(now, from) {
+                if self.contacts.record_received(now, from) {
                     self.on_message(now, from, message, out);
                 }
             }
             Input::DatumArrived { from, datum, meta, duration_ns: took_ns } => {
-                let _ = self.contacts.heard(now, from);
+                let _ = self.contacts.record_received(now, from);
                 self.on_arrived(now, from, datum, (meta, took_ns), out);
             }
             Input::DatumBroken { from, datum, no_memory, why } => {

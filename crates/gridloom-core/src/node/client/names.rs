@@ -11,10 +11,10 @@ mod agent;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Client;
-use super::following::Placed;
+use super::following::PlannedPlace;
 use super::graph::{DatumState, Status, TaskState};
-use super::puts::{Put, Stage};
-use super::vain::{Asked, Requests};
+use super::poison::{CatalogRequest, PendingRequests};
+use super::puts::{Put, PutStage};
 use crate::graph::{Argument, CallOptions, Group, Source, Task, TaskKind};
 use crate::node::message::{CatalogAnswer, CatalogToClient, ClientToCatalog};
 use crate::node::protocol::{Effect, Event, NameCommand};
@@ -24,8 +24,8 @@ use gridloom_base::{DatumId, Method, NameError, NamedDatum, NodeId, TaskError, T
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// The server that runs the program, if the program is a function.
-    pub(super) near: Option<NodeId>,
-    asks: BTreeMap<u64, Ask>,
+    pub(super) local_server: Option<NodeId>,
+    requests_by_number: BTreeMap<u64, NameRequest>,
     /// Requests that expire, with their deadlines.
     deadlines: BTreeSet<(Time, u64)>,
     /// Puts, by the tasks that send the copies.
@@ -34,26 +34,26 @@ pub(super) struct Names {
     putting: BTreeMap<DatumId, u32>,
     /// Data being put that the program has released: they are kept until the puts end.
     released: BTreeSet<DatumId>,
-    found: BTreeMap<DatumId, Found>,
+    found: BTreeMap<DatumId, FoundDatum>,
     /// Data without a known holder, with the time since when.
-    sought: BTreeMap<DatumId, Time>,
-    pub(super) requests: Requests,
+    searched: BTreeMap<DatumId, Time>,
+    pub(super) requests: PendingRequests,
 }
 
 /// A datum that was found.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundDatum {
     /// Number of finds that the program has not released.
     held: u64,
     /// Number of finds by this client that the catalog has recorded.
-    told: u64,
+    reported: u64,
     /// How it is sent to servers.
     method: Method,
 }
 
 /// A request that is not answered.
 #[derive(Debug)]
-enum Ask {
+enum NameRequest {
     Put(Box<Put>),
     Find {
         name: String,
@@ -63,7 +63,7 @@ enum Ask {
         /// When the request expires.
         deadline: Option<Time>,
         /// True if the found datum is fetched at once.
-        brings: bool,
+        fetches: bool,
     },
     Delete {
         name: String,
@@ -78,16 +78,16 @@ enum Ask {
     },
 }
 
-impl Ask {
+impl NameRequest {
     fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            Ask::Put(put) => put.message(ask, at),
-            Ask::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
-            Ask::Delete { name } => ClientToCatalog::Delete { request: ask, name: name.clone() },
-            Ask::List { prefix, after } => {
+            NameRequest::Put(put) => put.message(ask, at),
+            NameRequest::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
+            NameRequest::Delete { name } => ClientToCatalog::Delete { request: ask, name: name.clone() },
+            NameRequest::List { prefix, after } => {
                 ClientToCatalog::List { request: ask, prefix: prefix.clone(), after: after.clone() }
             }
-            Ask::Explain { name, after } => {
+            NameRequest::Explain { name, after } => {
                 ClientToCatalog::Explain { request: ask, name: name.clone(), after: *after }
             }
         }
@@ -96,11 +96,11 @@ impl Ask {
     /// Returns the request as text for an error.
     fn text(&self) -> String {
         match self {
-            Ask::Put(put) => format!("to put '{}'", put.name),
-            Ask::Find { name, .. } => format!("for '{name}'"),
-            Ask::Delete { name } => format!("to delete '{name}'"),
-            Ask::List { prefix, .. } => format!("for names that begin with '{prefix}'"),
-            Ask::Explain { name, .. } => format!("where '{name}' is"),
+            NameRequest::Put(put) => format!("to put '{}'", put.name),
+            NameRequest::Find { name, .. } => format!("for '{name}'"),
+            NameRequest::Delete { name } => format!("to delete '{name}'"),
+            NameRequest::List { prefix, .. } => format!("for names that begin with '{prefix}'"),
+            NameRequest::Explain { name, .. } => format!("where '{name}' is"),
         }
     }
 }
@@ -108,28 +108,28 @@ impl Ask {
 impl Names {
     /// Returns the numbers of remembered requests and data.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.asks.len(), self.found.len() + self.sought.len())
+        (self.requests_by_number.len(), self.found.len() + self.searched.len())
     }
 
-    fn insert(&mut self, ask: u64, question: Ask) {
+    fn insert(&mut self, ask: u64, question: NameRequest) {
         match &question {
-            Ask::Put(put) => {
+            NameRequest::Put(put) => {
                 self.puts.insert(put.task, ask);
                 *self.putting.entry(put.datum).or_default() += 1;
             }
-            Ask::Find { deadline: Some(deadline), .. } => _ = self.deadlines.insert((*deadline, ask)),
+            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.insert((*deadline, ask)),
             _ => {}
         }
-        self.asks.insert(ask, question);
+        self.requests_by_number.insert(ask, question);
     }
 
     /// Removes a request that was answered or needs no answer. Also returns a datum that must be released with it.
-    fn remove(&mut self, ask: u64) -> Option<(Ask, Option<DatumId>)> {
-        let question = self.asks.remove(&ask)?;
-        self.requests.remove(Asked::Question(ask));
+    fn remove(&mut self, ask: u64) -> Option<(NameRequest, Option<DatumId>)> {
+        let question = self.requests_by_number.remove(&ask)?;
+        self.requests.remove(CatalogRequest::Request(ask));
         let mut released = None;
         match &question {
-            Ask::Put(put) => {
+            NameRequest::Put(put) => {
                 self.puts.remove(&put.task);
                 let times = self.putting.get_mut(&put.datum).expect("counted when it was inserted");
                 *times -= 1;
@@ -138,7 +138,7 @@ impl Names {
                     released = self.released.take(&put.datum);
                 }
             }
-            Ask::Find { deadline: Some(deadline), .. } => _ = self.deadlines.remove(&(*deadline, ask)),
+            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.remove(&(*deadline, ask)),
             _ => {}
         }
         Some((question, released))
@@ -149,7 +149,7 @@ impl Names {
     }
 
     /// Handles the program's release of a datum. Returns true if it is being put and will be released after that.
-    pub(super) fn keeps(&mut self, datum: DatumId) -> bool {
+    pub(super) fn defers_release(&mut self, datum: DatumId) -> bool {
         self.putting.contains_key(&datum) && {
             self.released.insert(datum);
             true
@@ -157,8 +157,8 @@ impl Names {
     }
 
     fn put_mut(&mut self, ask: u64) -> Option<&mut Put> {
-        match self.asks.get_mut(&ask) {
-            Some(Ask::Put(put)) => Some(put),
+        match self.requests_by_number.get_mut(&ask) {
+            Some(NameRequest::Put(put)) => Some(put),
             _ => None,
         }
     }
@@ -179,7 +179,7 @@ impl Names {
     /// reader.
     pub(super) fn forget_found(&mut self, datum: DatumId) -> Option<ClientToCatalog> {
         self.not_sought(datum);
-        let times = self.found.remove(&datum)?.told;
+        let times = self.found.remove(&datum)?.reported;
         Some(ClientToCatalog::Release { datum, times })
     }
 
@@ -189,8 +189,8 @@ impl Names {
     }
 
     pub(super) fn not_sought(&mut self, datum: DatumId) {
-        self.sought.remove(&datum);
-        self.requests.remove(Asked::Place(datum));
+        self.searched.remove(&datum);
+        self.requests.remove(CatalogRequest::Location(datum));
     }
 }
 
@@ -198,8 +198,8 @@ impl Client {
     pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group } => {
-                let (stage, tried, attempts, refused) = (Stage::Asked, None, 1, Vec::new());
-                Ask::Put(Box::new(Put {
+                let (stage, tried, attempts, refused) = (PutStage::Asked, None, 1, Vec::new());
+                NameRequest::Put(Box::new(Put {
                     name,
                     datum,
                     meta,
@@ -217,88 +217,88 @@ impl Client {
                 }))
             }
             NameCommand::Find { name, waits } => {
-                Ask::Find { name, waits, is_forgotten: false, deadline: None, brings: false }
+                NameRequest::Find { name, waits, is_forgotten: false, deadline: None, fetches: false }
             }
             NameCommand::Await { name, limit_ns, gets_data: brings } => {
                 let (waits, deadline) = (limit_ns != Some(0), limit_ns.filter(|ns| *ns > 0).map(|ns| now + ns));
-                Ask::Find { name, waits, is_forgotten: false, deadline, brings }
+                NameRequest::Find { name, waits, is_forgotten: false, deadline, fetches: brings }
             }
-            NameCommand::Delete { name } => Ask::Delete { name },
-            NameCommand::List { prefix, after } => Ask::List { prefix, after },
-            NameCommand::Explain { name, after } => Ask::Explain { name, after },
-            NameCommand::CancelWait => return self.forget_ask(now, ask, out),
+            NameCommand::Delete { name } => NameRequest::Delete { name },
+            NameCommand::List { prefix, after } => NameRequest::List { prefix, after },
+            NameCommand::Explain { name, after } => NameRequest::Explain { name, after },
+            NameCommand::CancelWait => return self.cancel_request(now, ask, out),
         };
         self.names.insert(ask, question);
         self.set_deadline(out);
-        if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
-            return self.end_asks(out);
+        if self.contacts.agent_was_lost() && !self.contacts.expects_nodes(now) {
+            return self.fail_requests(out);
         }
         self.ask_catalog(ask, out);
     }
 
-    fn forget_ask(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
-        match self.names.asks.get_mut(&ask) {
-            Some(Ask::Find { name, is_forgotten, deadline, .. }) => {
+    fn cancel_request(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
+        match self.names.requests_by_number.get_mut(&ask) {
+            Some(NameRequest::Find { name, is_forgotten, deadline, .. }) => {
                 *is_forgotten = true;
                 deadline.take().into_iter().for_each(|deadline| _ = self.names.deadlines.remove(&(deadline, ask)));
                 let name = name.clone();
                 match self.contacts.agent() {
                     // The agent answers with similar names.
-                    Some(_) => self.contacts.tell_agent(ClientToCatalog::CancelRequest { request: ask, name }, out),
+                    Some(_) => self.contacts.send_to_agent(ClientToCatalog::CancelRequest { request: ask, name }, out),
                     None => self.answer(ask, Err(self.no_agent()), out),
                 }
             }
-            Some(Ask::Put(_)) => self.forget_put(now, ask, out),
+            Some(NameRequest::Put(_)) => self.forget_put(now, ask, out),
             _ => {}
         }
     }
 
     /// Cancels a put. Nobody is notified of its end.
     fn forget_put(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
-        let Some((Ask::Put(put), released)) = self.names.remove(ask) else { return };
+        let Some((NameRequest::Put(put), released)) = self.names.remove(ask) else { return };
         match put.stage {
             // A location that is being assigned will be refused.
-            Stage::Unmade | Stage::Asked | Stage::Failed => {}
-            Stage::Going { named, .. } => {
-                self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+            PutStage::NotProduced | PutStage::Asked | PutStage::Failed => {}
+            PutStage::Sending { named, .. } => {
+                self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
                 self.on_cancel(now, vec![put.task], out);
             }
-            Stage::There { named, .. } => {
-                self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+            PutStage::Stored { named, .. } => {
+                self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
             }
         }
         released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
     /// Ends the requests whose deadline has passed.
-    pub(super) fn asks_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn expire_requests(&mut self, now: Time, out: &mut Vec<Effect>) {
         let asks: Vec<u64> =
             self.names.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, ask)| *ask).collect();
-        asks.into_iter().for_each(|ask| self.forget_ask(now, ask, out));
+        asks.into_iter().for_each(|ask| self.cancel_request(now, ask, out));
     }
 
     fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
-        let is_made = match self.names.asks.get(&ask) {
-            Some(Ask::Put(put)) => self.graph.is_made(put.datum),
+        let is_made = match self.names.requests_by_number.get(&ask) {
+            Some(NameRequest::Put(put)) => self.graph.is_made(put.datum),
             _ => true,
         };
-        let Some(question) = self.names.asks.get_mut(&ask) else { return };
+        let Some(question) = self.names.requests_by_number.get_mut(&ask) else { return };
         let mut at = Vec::new();
-        if let Ask::Put(put) = question {
+        if let NameRequest::Put(put) = question {
             if !is_made {
-                put.stage = Stage::Unmade;
+                put.stage = PutStage::NotProduced;
                 return;
             }
-            put.stage = Stage::Asked;
+            put.stage = PutStage::Asked;
             at.extend(self.graph.datum(put.datum).into_iter().flat_map(DatumState::holders));
             if at.is_empty() {
-                at.extend(self.names.near);
+                at.extend(self.names.local_server);
             }
         }
         let message = question.message(ask, at);
         if self.contacts.agent().is_some() {
-            self.names.requests.sent(Asked::Question(ask));
-            self.contacts.tell_agent(message, out);
+            self.names.requests.sent(CatalogRequest::Request(ask));
+            self.contacts.send_to_agent(message, out);
         }
     }
 
@@ -318,7 +318,7 @@ impl Client {
             }
             CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
             CatalogToClient::Replicating { request: ask } => {
-                if let Some(Put { stage: Stage::There { since, .. }, .. }) = self.names.put_mut(ask) {
+                if let Some(Put { stage: PutStage::Stored { since, .. }, .. }) = self.names.put_mut(ask) {
                     *since = now;
                 }
             }
@@ -328,11 +328,11 @@ impl Client {
 
     /// Sends a datum to that server, where it becomes that shared datum.
     fn on_place(&mut self, now: Time, ask: u64, named: NamedDatum, server: NodeId, out: &mut Vec<Effect>) {
-        let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == Stage::Asked) else {
-            return self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+        let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == PutStage::Asked) else {
+            return self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         };
-        put.stage = Stage::Going { named: named.clone(), server };
-        self.names.requests.remove(Asked::Question(ask));
+        put.stage = PutStage::Sending { named: named.clone(), server };
+        self.names.requests.remove(CatalogRequest::Request(ask));
         let put = self.names.put_mut(ask).expect("found above");
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
@@ -348,29 +348,29 @@ impl Client {
         };
         let sources = [(datum, source)].into_iter().collect();
         let group = Group { id: put.group, tasks: vec![task], sources, wanted: Vec::new() };
-        let placed = Placed { server, from: BTreeMap::new() };
+        let placed = PlannedPlace { server, from: BTreeMap::new() };
         self.on_run(now, group, "auto".into(), (Some(placed), None), out);
     }
 
     fn on_answer(&mut self, now: Time, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
-        match (&answer, self.names.asks.get(&ask)) {
+        match (&answer, self.names.requests_by_number.get(&ask)) {
             (Ok(CatalogAnswer::Found { named, .. }), None) => {
                 let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
-                return self.contacts.tell_agent(release, out);
+                return self.contacts.send_to_agent(release, out);
             }
             // Also if the program has just stopped waiting: the name is not unknown.
-            (Ok(CatalogAnswer::Found { named, holders }), Some(Ask::Find { brings, .. })) => {
+            (Ok(CatalogAnswer::Found { named, holders }), Some(NameRequest::Find { fetches: brings, .. })) => {
                 let brought = brings.then_some(named.datum);
                 self.graph.found(named.datum, &named.meta, holders.iter().map(|(node, _)| *node));
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 let found = self.names.found.entry(named.datum).or_default();
-                (found.held, found.told, found.method) = (found.held + 1, found.told + 1, named.method);
+                (found.held, found.reported, found.method) = (found.held + 1, found.reported + 1, named.method);
                 self.answer(ask, answer, out);
                 return brought.into_iter().for_each(|datum| self.on_get(now, datum, out));
             }
-            (Err(NameError::NotStored { .. }), Some(Ask::Put(_))) => {
+            (Err(NameError::NotStored { .. }), Some(NameRequest::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
-                self.names.requests.remove(Asked::Question(ask));
+                self.names.requests.remove(CatalogRequest::Request(ask));
                 self.give_up_place(now, ask, &error, out);
                 return self.put_again(ask, error, out);
             }
@@ -382,12 +382,17 @@ impl Client {
     // ---- putting
 
     /// Handles the end of a task: its results can be put now, preferably on the server that has them.
-    pub(super) fn ask_for_made(&mut self, task: &Task, out: &mut Vec<Effect>) {
+    pub(super) fn put_results(&mut self, task: &Task, out: &mut Vec<Effect>) {
         if !task.outputs.iter().any(|output| self.names.putting.contains_key(&output.datum)) {
             return;
         }
-        let is_by_it = |put: &Put| put.stage == Stage::Unmade && task.outputs.iter().any(|it| it.datum == put.datum);
-        let asks = self.names.asks.iter().filter(|(_, ask)| matches!(ask, Ask::Put(put) if is_by_it(put)));
+        let is_by_it =
+            |put: &Put| put.stage == PutStage::NotProduced && task.outputs.iter().any(|it| it.datum == put.datum);
+        let asks = self
+            .names
+            .requests_by_number
+            .iter()
+            .filter(|(_, ask)| matches!(ask, NameRequest::Put(put) if is_by_it(put)));
         for ask in asks.map(|(ask, _)| *ask).collect::<Vec<_>>() {
             self.ask_catalog(ask, out);
         }
@@ -401,12 +406,12 @@ impl Client {
             _ => None,
         };
         let put = self.names.put_mut(ask).expect("found above");
-        let Stage::Going { named, server } = put.stage.clone() else { return };
+        let PutStage::Sending { named, server } = put.stage.clone() else { return };
         let Some(error) = failed else {
-            put.stage = Stage::There { named, server, since: now };
+            put.stage = PutStage::Stored { named, server, since: now };
             return;
         };
-        self.contacts.tell_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
+        self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         let why = match &error {
             TaskError::StoreFailed { why, .. } => why.clone(),
             error => error.to_string(),
@@ -434,7 +439,7 @@ impl Client {
     /// it: the server must stop waiting for the copy.
     fn give_up_place(&mut self, now: Time, ask: u64, error: &NameError, out: &mut Vec<Effect>) {
         let Some(put) = self.names.put_mut(ask) else { return };
-        let Stage::Going { server, .. } = std::mem::replace(&mut put.stage, Stage::Failed) else { return };
+        let PutStage::Sending { server, .. } = std::mem::replace(&mut put.stage, PutStage::Failed) else { return };
         let task = put.task;
         let Some(function) = self.graph.task(task).map(|run| run.task().name().to_string()) else { return };
         let (server, why) = (self.contacts.name_of(server), error.to_string());
@@ -448,6 +453,6 @@ impl Client {
             return self.answer(ask, Err(error), out);
         }
         put.attempts += 1;
-        put.stage = Stage::Failed;
+        put.stage = PutStage::Failed;
     }
 }

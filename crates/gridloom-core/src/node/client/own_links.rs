@@ -70,7 +70,7 @@ impl OwnLinks {
     // ---- measuring
 
     /// Requests that links are measured from now on. Returns false if they were already.
-    pub(super) fn want(&mut self) -> bool {
+    pub(super) fn request_measuring(&mut self) -> bool {
         !std::mem::replace(&mut self.is_wanted, true)
     }
 
@@ -185,7 +185,7 @@ impl OwnLinks {
     // ---- learning
 
     /// Records a finished transfer. It is learned from when concurrent ones are known.
-    pub(super) fn saw_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
+    pub(super) fn record_transfer(&mut self, now: Time, report: &TransferReport, out: &mut Vec<Effect>) {
         let TransferReport { from, to, size_bytes, run_ns, age_ns, .. } = *report;
         if run_ns == 0 || size_bytes < LEARN_BYTES_MIN || ![from, to].contains(&self.me) {
             return;
@@ -216,7 +216,7 @@ impl OwnLinks {
     }
 
     /// Updates the estimate of a changed link to the worse of its two directions. Returns that direction's model.
-    pub(super) fn estimate_anew(&mut self, peer: NodeId) -> Option<&LinkModel> {
+    pub(super) fn update_estimate(&mut self, peer: NodeId) -> Option<&LinkModel> {
         let ways = [self.learned.of(&self.me, &peer), self.learned.of(&peer, &self.me)].into_iter().flatten();
         let worst = ways.filter_map(|model| Some((model, model.estimate()?)));
         let (model, link) = worst.min_by(|a, b| a.1.bandwidth.total_cmp(&b.1.bandwidth))?;
@@ -226,7 +226,7 @@ impl OwnLinks {
     }
 
     /// Returns a peer whose link has degraded and is due to be probed.
-    pub(super) fn fallen(&self, now: Time, is_idle: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+    pub(super) fn degraded(&self, now: Time, is_idle: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let suspects = self.learned.suspects().map(|(from, to)| if *from == self.me { *to } else { *from });
         suspects.filter(|peer| is_idle(*peer)).find(|peer| self.learned.is_due(now, &(self.me, *peer)))
     }
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     fn a_link_is_learned_from_what_moves_over_it() {
         let (mut links, mut out) = (OwnLinks::new(ME, true), Vec::new());
-        links.saw_transfer(Time(2_000_000), &transfer(LEARN_BYTES_MIN - 1), &mut out);
+        links.record_transfer(Time(2_000_000), &transfer(LEARN_BYTES_MIN - 1), &mut out);
         assert_eq!(out, [], "it is too small to be learned from");
-        links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
+        links.record_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
         let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
         assert_eq!(links.settle(at, None, &mut out), BTreeSet::from([SERVER]));
-        assert!(links.estimate_anew(SERVER).is_some());
+        assert!(links.update_estimate(SERVER).is_some());
         let bandwidth = links.estimates()[&SERVER].bandwidth;
         assert!((bandwidth / (f64::from(1 << 20) * 1e3) - 1.0).abs() < 0.1, "{bandwidth}");
         links.check();
@@ -288,10 +288,10 @@ mod tests {
         assert!((guessed.latency_s - 0.15).abs() < 1e-9 && (2.1e5..2.2e5).contains(&guessed.bandwidth), "{guessed:?}");
         links.on_pong(Time(2), (SERVER, 1), &mut members, &mut out);
         assert!(links.estimates()[&SERVER] == guessed && links.guessed().contains(&SERVER));
-        links.saw_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
+        links.record_transfer(Time(2_000_000), &transfer(1 << 20), &mut out);
         let Some(Effect::SetTimer { at, .. }) = out.pop() else { panic!("it settles after a while") };
         links.settle(at, None, &mut out);
-        links.estimate_anew(SERVER);
+        links.update_estimate(SERVER);
         assert!(links.estimates()[&SERVER].bandwidth > 1e8 && !links.guessed().contains(&SERVER));
         links.check();
     }
@@ -326,7 +326,7 @@ mod tests {
         let grid = GridView { servers: vec![server], ..GridView::default() };
         links.probe_new_servers(&grid, &members, &mut out);
         assert!(out.is_empty() && links.are_measured() && !links.is_to_be_measured(SERVER));
-        assert!(links.want() && !links.want());
+        assert!(links.request_measuring() && !links.request_measuring());
         links.probe_new_servers(&grid, &members, &mut out);
         assert!(!links.are_measured() && links.is_to_be_measured(SERVER));
     }

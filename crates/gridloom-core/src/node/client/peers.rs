@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::Client;
-use super::contacts::Parcel;
+use super::contacts::QueuedItem;
 use crate::node::message::{DirectoryUpdate, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
 use gridloom_base::dial::DISCONNECTED;
@@ -43,10 +43,10 @@ impl Client {
         }
         for parcel in waited {
             match parcel {
-                Parcel::Message(message) => out.push(Effect::Send { to: peer, message: *message }),
+                QueuedItem::Message(message) => out.push(Effect::Send { to: peer, message: *message }),
                 // Its call may have been cancelled while the connection was made.
-                Parcel::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
-                Parcel::Datum(_) => {}
+                QueuedItem::Datum(datum) if self.is_here(datum) => out.push(Effect::SendDatum { to: peer, datum }),
+                QueuedItem::Datum(_) => {}
             }
         }
     }
@@ -78,15 +78,15 @@ impl Client {
             let address = self.config.agent.clone();
             out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
         }
-        self.ask_anew(now, out);
-        if !self.contacts.awaits_nodes(now) {
+        self.repeat_requests(now, out);
+        if !self.contacts.expects_nodes(now) {
             self.end_waiting(now, out);
         }
     }
 
     pub(super) fn on_directory(&mut self, now: Time, news: DirectoryUpdate, out: &mut Vec<Effect>) {
-        let functions = news.apply(&mut self.directory.told);
-        let told = &self.directory.told;
+        let functions = news.apply(&mut self.directory.listed);
+        let told = &self.directory.listed;
         self.contacts.directory_has(|node| told.iter().any(|server| server.node == node));
         let servers = told.iter().filter(|server| !self.contacts.is_lost(server.node)).cloned().collect();
         let grid = GridView { servers, ..GridView::default() };
@@ -103,7 +103,7 @@ impl Client {
         self.directory.grid = Arc::new(grid);
         self.directory.is_known = true;
         self.calls.clear_cannot_run();
-        self.queues.look_again();
+        self.queues.trigger_search();
         self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
         self.ask_turns(out);
         out.push(Effect::Emit(Event::Directory {
@@ -122,7 +122,7 @@ impl Client {
 
     /// Handles a group that needs mapping: links are measured from now on.
     pub(super) fn want_links(&mut self, out: &mut Vec<Effect>) {
-        if self.links.want() {
+        if self.links.request_measuring() {
             self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
             self.ask_turns(out);
         }
@@ -172,7 +172,7 @@ impl Client {
 
     /// Marks plans in progress as stale that are based on other values of a link.
     fn link_changed(&mut self, now: Time, peer: NodeId, out: &mut Vec<Effect>) {
-        let Some(model) = self.links.estimate_anew(peer) else { return };
+        let Some(model) = self.links.update_estimate(peer) else { return };
         for (group, change) in self.plans.link_changed(peer, model) {
             let name = self.contacts.name_of(peer);
             let why = format!("the link to server '{name}' is {change:.2} times as fast as when it was mapped");
@@ -186,7 +186,7 @@ impl Client {
             return;
         }
         let is_idle = |peer: NodeId| self.contacts.is_up(peer) && !self.graph.uses(peer);
-        if let Some(peer) = self.links.fallen(now, is_idle) {
+        if let Some(peer) = self.links.degraded(now, is_idle) {
             self.links.probe_again(now, peer, self.contacts.address_of(peer));
             self.ask_turns(out);
         }

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::remapping::{Remapping, is_steadfast};
-use super::vain::VainLosses;
+use super::poison::LossCounter;
+use super::remapping::{Remapping, is_static_heuristic};
 use crate::graph::Group;
 use crate::node::message::Purpose;
 use gridloom_base::{DatumId, GroupId, NodeId, TaskId, Time};
@@ -36,16 +36,16 @@ struct GroupPlan {
     is_given: bool,
     mapping: Option<Mapping>,
     /// Set if the group is only planned and not run. Kept because the request may have to be repeated.
-    question: Option<Box<Question>>,
+    plan_request: Option<Box<Question>>,
     remapping: Remapping,
     /// The declared group whose plan it follows.
-    follows: Option<GroupId>,
+    plan_of: Option<GroupId>,
 }
 
 impl GroupPlan {
     fn new(heuristic: MappingMethod) -> GroupPlan {
-        let (mapping, question, remapping) = (None, None, Remapping::default());
-        GroupPlan { heuristic, is_given: false, mapping, question, remapping, follows: None }
+        let (mapping, plan_request, remapping) = (None, None, Remapping::default());
+        GroupPlan { heuristic, is_given: false, mapping, plan_request, remapping, plan_of: None }
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Mapping {
     /// Names of shared data that functions get and put, by index in `data`.
     pub(super) names: BTreeMap<u32, String>,
     /// Losses of the agent while this plan was requested, since the last answer.
-    pub(super) vain: VainLosses,
+    pub(super) vain: LossCounter,
 }
 
 /// A group that is only planned and not run.
@@ -69,7 +69,7 @@ pub(super) struct Question {
     pub(super) heuristic: MappingMethod,
     pub(super) purpose: Purpose,
     /// See [`Mapping`].
-    pub(super) vain: VainLosses,
+    pub(super) vain: LossCounter,
 }
 
 /// A mapping request that waits to be sent.
@@ -83,7 +83,7 @@ impl Plans {
 
     /// Adds a group that is run. `follows` is the declared group whose plan it follows.
     pub(super) fn add(&mut self, group: GroupId, heuristic: MappingMethod, is_given: bool, follows: Option<GroupId>) {
-        self.groups.insert(group, GroupPlan { is_given, follows, ..GroupPlan::new(heuristic) });
+        self.groups.insert(group, GroupPlan { is_given, plan_of: follows, ..GroupPlan::new(heuristic) });
     }
 
     pub(super) fn forget(&mut self, group: GroupId) {
@@ -101,12 +101,12 @@ impl Plans {
 
     /// Returns the groups that follow the plan of that declared group.
     pub(super) fn following(&self, plan: GroupId) -> impl Iterator<Item = GroupId> {
-        self.groups.iter().filter(move |(_, run)| run.follows == Some(plan)).map(|(group, _)| *group)
+        self.groups.iter().filter(move |(_, run)| run.plan_of == Some(plan)).map(|(group, _)| *group)
     }
 
     /// Returns whether tasks of a group may move to servers other than the planned ones, if the group is known.
     pub(super) fn may_move(&self, group: GroupId) -> Option<bool> {
-        self.groups.get(&group).map(|run| !run.is_given && !is_steadfast(&run.heuristic))
+        self.groups.get(&group).map(|run| !run.is_given && !is_static_heuristic(&run.heuristic))
     }
 
     /// True if a group neither waits for a plan nor has recalled tasks.
@@ -176,11 +176,11 @@ impl Plans {
     pub(super) fn ask(&mut self, question: Question, mapping: Mapping) {
         let (group, heuristic) = (question.group.id, question.heuristic.clone());
         let (mapping, question) = (Some(mapping), Some(Box::new(question)));
-        self.groups.insert(group, GroupPlan { mapping, question, ..GroupPlan::new(heuristic) });
+        self.groups.insert(group, GroupPlan { mapping, plan_request: question, ..GroupPlan::new(heuristic) });
     }
 
     /// Records how often a request that is sent was lost.
-    pub(super) fn set_losses(&mut self, group: GroupId, vain: VainLosses) {
+    pub(super) fn set_losses(&mut self, group: GroupId, vain: LossCounter) {
         if let Some(mapping) = self.groups.get_mut(&group).and_then(|run| run.mapping.as_mut()) {
             mapping.vain = vain;
         }
@@ -189,7 +189,7 @@ impl Plans {
     /// Records that a group which is only planned has its plan. Returns false if the group is run.
     pub(super) fn answered(&mut self, group: GroupId) -> bool {
         let Some(question) = self.take_question(group) else { return false };
-        if question.purpose == Purpose::Reserve && !is_steadfast(&question.heuristic) {
+        if question.purpose == Purpose::Reserve && !is_static_heuristic(&question.heuristic) {
             self.renewable.insert(group);
         }
         true
@@ -208,7 +208,7 @@ impl Plans {
 
     /// Removes and returns a group that is only planned, if it is one.
     pub(super) fn take_question(&mut self, group: GroupId) -> Option<Question> {
-        let question = self.groups.get_mut(&group)?.question.take()?;
+        let question = self.groups.get_mut(&group)?.plan_request.take()?;
         self.groups.remove(&group);
         Some(*question)
     }
@@ -225,7 +225,7 @@ impl Plans {
             mapping.asked = None;
             if mapping.vain.lose() {
                 given_up.push(*id);
-            } else if let Some(question) = &mut run.question {
+            } else if let Some(question) = &mut run.plan_request {
                 question.vain = mapping.vain;
                 questions.push(*id);
             }
@@ -239,10 +239,10 @@ impl Plans {
 
     /// Has a group that cannot be mapped on the available servers wait for others. Returns false if it is only planned.
     pub(super) fn wait_for_nodes(&mut self, group: GroupId) -> bool {
-        let run = self.groups.get_mut(&group).filter(|run| run.question.is_none());
+        let run = self.groups.get_mut(&group).filter(|run| run.plan_request.is_none());
         let Some(mapping) = run.and_then(|run| run.mapping.as_mut()) else { return false };
         mapping.asked = None;
-        mapping.vain = VainLosses::default();
+        mapping.vain = LossCounter::default();
         true
     }
 
@@ -277,8 +277,8 @@ impl Plans {
     pub(super) fn to_remap(&self, now: Time, group: GroupId) -> Option<&Remapping> {
         let run = self.groups.get(&group)?;
         // A caller that gives a plan wants that plan.
-        let is_steadfast = run.is_given || is_steadfast(&run.heuristic);
-        let is_idle = run.mapping.is_none() && !run.remapping.is_asked() && run.question.is_none();
+        let is_steadfast = run.is_given || is_static_heuristic(&run.heuristic);
+        let is_idle = run.mapping.is_none() && !run.remapping.is_asked() && run.plan_request.is_none();
         Some(&run.remapping).filter(|remapping| is_idle && !is_steadfast && !remapping.is_paused(now))
     }
 
@@ -346,7 +346,7 @@ mod tests {
     fn a_group_that_is_only_planned_is_forgotten_when_it_is_answered() {
         let mut plans = Plans::default();
         let group = Group { id: GROUP, tasks: Vec::new(), sources: BTreeMap::new(), wanted: Vec::new() };
-        let (heuristic, vain) = (MappingMethod::from("heft"), VainLosses::default());
+        let (heuristic, vain) = (MappingMethod::from("heft"), LossCounter::default());
         let (data, names) = (Vec::new(), BTreeMap::new());
         let mapping = Mapping { round: plans.next_round(), asked: Some(Time(1)), tasks: Vec::new(), data, names, vain };
         plans.ask(Question { group, heuristic, purpose: Purpose::PlanOnly, vain }, mapping);

@@ -16,7 +16,7 @@ pub(super) struct Put {
     pub(super) made_by: Option<PutOrigin>,
     pub(super) task: TaskId,
     pub(super) group: GroupId,
-    pub(super) stage: Stage,
+    pub(super) stage: PutStage,
     /// The shared datum of the last attempt.
     pub(super) tried: Option<DatumId>,
     pub(super) attempts: u32,
@@ -26,17 +26,17 @@ pub(super) struct Put {
 
 /// The stage of a put.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Stage {
+pub(super) enum PutStage {
     /// The call that produces the datum has not ended, so the datum's location is unknown.
-    Unmade,
+    NotProduced,
     /// The catalog was asked for a location.
     Asked,
     /// The attempt failed and is repeated at the next heartbeat.
     Failed,
     /// The copy is being sent to its server.
-    Going { named: NamedDatum, server: NodeId },
+    Sending { named: NamedDatum, server: NodeId },
     /// The copy arrived at that time; the catalog has not confirmed it.
-    There { named: NamedDatum, server: NodeId, since: Time },
+    Stored { named: NamedDatum, server: NodeId, since: Time },
 }
 
 impl Put {

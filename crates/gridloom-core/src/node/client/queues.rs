@@ -12,11 +12,11 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, TaskId, Time};
 use queue::{Queue, Queued};
 
-pub(super) use queue::{Expected, For};
+pub(super) use queue::{ExpectedRun, WaitReason};
 
 /// A waiting task, as a candidate for a move. The last task of its queue is the first candidate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Waiting {
+pub(super) struct MoveCandidate {
     pub(super) task: TaskId,
     /// Predicted seconds until it begins.
     pub(super) wait_s: f64,
@@ -30,25 +30,25 @@ pub(super) struct Waiting {
 
 /// The position of a task at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Position {
     /// In the queue, at that number.
     Queued(u64),
     /// Not in the queue yet.
-    ToCome(For),
+    Pending(WaitReason),
 }
 
 /// Shortest interval between two searches for tasks to move.
-const LOOK_PAUSE_NS: u64 = 100_000;
+const SEARCH_PAUSE_NS: u64 = 100_000;
 /// A move takes some messages: tasks that wait less than this, in seconds, stay.
 const WAIT_S_MIN: f64 = 1e-3;
 /// Tasks of a queue that one search considers for a move.
-const LOOKED_AT_MAX: usize = 32;
+const CANDIDATES_MAX: usize = 32;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     servers: BTreeMap<NodeId, Queue>,
-    places: BTreeMap<TaskId, (NodeId, Place)>,
+    places: BTreeMap<TaskId, (NodeId, Position)>,
     next: u64,
     /// True if something ended, arrived or left since the last search.
     has_changed: bool,
@@ -62,26 +62,26 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Records a task that was sent to a server with `slots` slots and waits there.
-    pub(super) fn wait_for(&mut self, now: Time, what: For, server: NodeId, slots: u32, task: TaskId) {
-        let before = self.places.insert(task, (server, Place::ToCome(what)));
+    pub(super) fn wait_for(&mut self, now: Time, what: WaitReason, server: NodeId, slots: u32, task: TaskId) {
+        let before = self.places.insert(task, (server, Position::Pending(what)));
         self.leave(now, before);
         *self.servers.entry(server).or_insert_with(|| Queue::new(slots)).count(what) += 1;
     }
 
     /// True if a task at that server waits for data in transfer.
     pub(super) fn waits_for_data(&self, task: TaskId, server: NodeId) -> bool {
-        self.places.get(&task) == Some(&(server, Place::ToCome(For::Data)))
+        self.places.get(&task) == Some(&(server, Position::Pending(WaitReason::Data)))
     }
 
     /// True if a server has tasks that wait for the results of others.
     pub(super) fn has_planned(&self, server: NodeId) -> bool {
-        self.servers.get(&server).is_some_and(|queue| queue.planned > 0)
+        self.servers.get(&server).is_some_and(|queue| queue.awaiting_results > 0)
     }
 
     /// Records a task that could run at a server with `slots` slots.
-    pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: Expected) {
+    pub(super) fn sent(&mut self, now: Time, server: NodeId, slots: u32, task: TaskId, expected: ExpectedRun) {
         self.next += 1;
-        let before = self.places.insert(task, (server, Place::Queued(self.next)));
+        let before = self.places.insert(task, (server, Position::Queued(self.next)));
         self.leave(now, before);
         let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
         queue.push(self.next, Queued { task, expected, since: None });
@@ -94,13 +94,13 @@ impl Queues {
         self.leave(now, before);
     }
 
-    fn leave(&mut self, now: Time, before: Option<(NodeId, Place)>) {
+    fn leave(&mut self, now: Time, before: Option<(NodeId, Position)>) {
         self.has_changed = true;
         let Some((server, place)) = before else { return };
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
         match place {
-            Place::ToCome(what) => *queue.count(what) -= 1,
-            Place::Queued(number) => {
+            Position::Pending(what) => *queue.count(what) -= 1,
+            Position::Queued(number) => {
                 queue.take(number);
                 queue.start_next(now);
             }
@@ -115,17 +115,17 @@ impl Queues {
         }
         let queue = self.servers.entry(server).or_insert_with(|| Queue::new(slots));
         queue.others = others;
-        queue.taken.truncate(others as usize);
+        queue.blocked_since.truncate(others as usize);
         queue.start_next(now);
         self.drop_if_empty(server);
     }
 
     /// Records, as reported by a server, for how many nanoseconds each task of another client has run that blocks
     /// waiting tasks there.
-    pub(super) fn others_run(&mut self, now: Time, server: NodeId, elapsed_ns: &[u64]) {
+    pub(super) fn set_others_elapsed(&mut self, now: Time, server: NodeId, elapsed_ns: &[u64]) {
         let Some(queue) = self.servers.get_mut(&server) else { return };
-        queue.taken = elapsed_ns.iter().take(queue.slots).map(|elapsed_ns| now - *elapsed_ns).collect();
-        queue.others = queue.others.max(queue.taken.len() as u32);
+        queue.blocked_since = elapsed_ns.iter().take(queue.slots).map(|elapsed_ns| now - *elapsed_ns).collect();
+        queue.others = queue.others.max(queue.blocked_since.len() as u32);
         queue.stop_last();
         queue.start_next(now);
         self.has_changed = true;
@@ -133,7 +133,7 @@ impl Queues {
 
     fn drop_if_empty(&mut self, server: NodeId) {
         let queue = &self.servers[&server];
-        let is_empty = queue.tasks.is_empty() && queue.coming + queue.planned == 0;
+        let is_empty = queue.tasks.is_empty() && queue.awaiting_data + queue.awaiting_results == 0;
         if is_empty && queue.others == 0 && queue.recalled.is_none() {
             self.servers.remove(&server);
         }
@@ -149,12 +149,12 @@ impl Queues {
     /// Records, as reported by a server, for how many nanoseconds a task has run that was assumed to wait. A task that
     /// was assumed to run in its place waits instead.
     pub(super) fn begun(&mut self, now: Time, server: NodeId, task: TaskId, elapsed_ns: u64) {
-        let Some(&(at, Place::Queued(number))) = self.places.get(&task) else { return };
+        let Some(&(at, Position::Queued(number))) = self.places.get(&task) else { return };
         if at != server {
             return;
         }
         let queue = self.servers.get_mut(&server).expect("a task's queue is known");
-        if queue.tasks[&number].since.is_none() && queue.taken.pop().is_some() {
+        if queue.tasks[&number].since.is_none() && queue.blocked_since.pop().is_some() {
             let queued = queue.tasks.get_mut(&number).expect("found above");
             queued.since = Some(now - elapsed_ns);
             let expected = queued.expected;
@@ -169,7 +169,7 @@ impl Queues {
         for (from, to, since) in [(number, other, Some(now - elapsed_ns)), (other, number, None)] {
             let queued = queue.tasks[&from];
             queue.count_waiting(queued.expected, since.is_none());
-            self.places.insert(queued.task, (server, Place::Queued(to)));
+            self.places.insert(queued.task, (server, Position::Queued(to)));
             swapped.push((to, Queued { since, ..queued }));
         }
         queue.tasks.extend(swapped);
@@ -196,14 +196,14 @@ impl Queues {
     }
 
     /// Triggers a search, because servers may have joined or the timer has fired.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn trigger_search(&mut self) {
         self.has_changed = true;
         self.look_at = None;
     }
 
     /// Returns true if a search is due: something has changed, and tasks wait somewhere. If the last search was too recent,
     /// returns `Err` with the time of a timer to set.
-    pub(super) fn take_changed(&mut self, now: Time) -> Result<bool, Time> {
+    pub(super) fn take_search_due(&mut self, now: Time) -> Result<bool, Time> {
         if !self.has_changed {
             return Ok(false);
         }
@@ -212,21 +212,21 @@ impl Queues {
             return Ok(false);
         }
         if now < self.look_after {
-            return self.look_at(self.look_after).map_or(Ok(false), Err);
+            return self.schedule_search(self.look_after).map_or(Ok(false), Err);
         }
         self.has_changed = false;
-        self.look_after = now + LOOK_PAUSE_NS;
+        self.look_after = now + SEARCH_PAUSE_NS;
         self.looks = self.looks.wrapping_add(1);
         Ok(true)
     }
 
     /// Returns the number of searches: in a large grid, each search begins with other servers.
-    pub(super) fn looks(&self) -> usize {
+    pub(super) fn search_count(&self) -> usize {
         self.looks
     }
 
     /// Schedules a search. Returns the time of the timer, if one must be set.
-    pub(super) fn look_at(&mut self, at: Time) -> Option<Time> {
+    pub(super) fn schedule_search(&mut self, at: Time) -> Option<Time> {
         let is_sooner = self.look_at.is_none_or(|set| at < set);
         is_sooner.then(|| *self.look_at.insert(at))
     }
@@ -239,7 +239,7 @@ impl Queues {
     /// are there.
     pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
         let queue = self.servers.get(&server);
-        let own = queue.map_or(0, |queue| queue.tasks.len() + queue.coming).max(calls);
+        let own = queue.map_or(0, |queue| queue.tasks.len() + queue.awaiting_data).max(calls);
         let others = queue.map_or(0, |queue| queue.others as usize);
         (slots as usize).saturating_sub(own + others)
     }
@@ -260,13 +260,13 @@ impl Queues {
     }
 
     /// Returns the waiting tasks of a server that may move, the last first, and the number of all waiting tasks there.
-    pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<Waiting>, usize) {
+    pub(super) fn waiting(&self, server: NodeId, now: Time) -> (Vec<MoveCandidate>, usize) {
         let Some(queue) = self.servers.get(&server) else { return (Vec::new(), 0) };
         let (longest_s, is_doubtful) = (queue.longest_s(now), queue.has_overrun(now));
         let (mut ahead_s, running_s) = (queue.wait_s(now), queue.running_s(now) / queue.slots as f64);
         let mut waiting = Vec::new();
         let last_first = queue.tasks.range(queue.first_waiting..).rev().filter(|(_, queued)| queued.since.is_none());
-        for (_, queued) in last_first.take(LOOKED_AT_MAX) {
+        for (_, queued) in last_first.take(CANDIDATES_MAX) {
             let run_s = match queued.expected.is_measured && !is_doubtful {
                 true => queued.expected.run_s,
                 false => queued.expected.run_s.max(longest_s),
@@ -274,14 +274,14 @@ impl Queues {
             ahead_s -= run_s / queue.slots as f64;
             if queued.expected.may_move {
                 let (task, model_s, wait_s) = (queued.task, queued.expected.run_s, ahead_s.max(0.0));
-                waiting.push(Waiting { task, wait_s, running_s: running_s.min(wait_s), run_s, model_s });
+                waiting.push(MoveCandidate { task, wait_s, running_s: running_s.min(wait_s), run_s, model_s });
             }
         }
         (waiting, queue.waiting)
     }
 
     /// Returns the seconds after which to search again: when a task will have run longer than expected.
-    pub(super) fn look_again_s(&self, now: Time) -> f64 {
+    pub(super) fn next_search_s(&self, now: Time) -> f64 {
         let surplus = self.servers.values().filter(|queue| queue.movable > 0);
         let left = surplus.flat_map(|queue| {
             let own = queue.running().map(|(since_s, queued)| {
@@ -306,17 +306,18 @@ impl Queues {
 
     /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
-        let listed: usize = self.servers.values().map(|queue| queue.tasks.len() + queue.coming + queue.planned).sum();
+        let listed: usize =
+            self.servers.values().map(|queue| queue.tasks.len() + queue.awaiting_data + queue.awaiting_results).sum();
         assert_eq!(listed, self.places.len(), "tasks at servers, and places of tasks");
         for (server, queue) in &self.servers {
             let waiting = queue.tasks.values().filter(|queued| queued.since.is_none());
             let unmeasured = waiting.clone().filter(|queued| !queued.expected.is_measured).count();
             assert_eq!((waiting.count(), unmeasured), (queue.waiting, queue.waiting_unmeasured), "waiting at {server}");
-            let used = queue.tasks.len() - queue.waiting + queue.taken.len();
+            let used = queue.tasks.len() - queue.waiting + queue.blocked_since.len();
             assert!(queue.waiting == 0 || used >= queue.slots, "{server} has a free slot");
         }
         for (task, (server, place)) in &self.places {
-            if let Place::Queued(number) = place {
+            if let Position::Queued(number) = place {
                 assert_eq!(self.servers[server].tasks[number].task, *task);
             }
         }

@@ -53,7 +53,7 @@ impl Client {
             self.revive(now, datum, &mut again, out);
         }
         for datum in broken_off {
-            if self.is_to_come_here(datum) {
+            if self.is_needed_here(datum) {
                 self.fetch_here(datum, out);
             }
         }
@@ -95,7 +95,7 @@ impl Client {
                 Status::Done
                     if task.task().options.bound_to.is_some_and(|only| self.directory.grid.server(only).is_none()) =>
                 {
-                    let error = self.bound_to_nobody(id);
+                    let error = self.bound_server_lost(id);
                     self.datum_failed(now, datum, error, out);
                     continue;
                 }
@@ -122,12 +122,12 @@ impl Client {
     }
 
     /// True if the program requested a datum, a server is to fetch it from here, or a server has no room for it.
-    pub(super) fn is_to_come_here(&self, datum: DatumId) -> bool {
-        self.graph.is_requested(datum) || self.supplies.is_to_come_home(datum) || self.supplies.copies.awaits(datum)
+    pub(super) fn is_needed_here(&self, datum: DatumId) -> bool {
+        self.graph.is_requested(datum) || self.supplies.needs_write_back(datum) || self.supplies.copies.awaits(datum)
     }
 
     /// Handles a datum that was not where it should be: finds another copy, or recomputes it.
-    pub(super) fn missing(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn recover_datum(&mut self, now: Time, datum: DatumId, why: &str, out: &mut Vec<Effect>) {
         // A copy here is useless for servers if this client must not send it.
         let is_here_alone = self.graph.datum(datum).is_some_and(|run| run.is_here() && run.holders().is_empty());
         if !(datum.is_shared() && is_here_alone) && self.fetch_here(datum, out) {
@@ -150,12 +150,12 @@ impl Client {
         }
         let mut again = Vec::new();
         self.revive(now, datum, &mut again, out);
-        self.tell_of_losses(&again, out);
+        self.report_losses(&again, out);
         self.map_again(now, self.graph.groups_of(&again), out);
     }
 
     /// Reports the servers with which the results of restarted tasks were lost earlier.
-    fn tell_of_losses(&self, again: &[TaskId], out: &mut Vec<Effect>) {
+    fn report_losses(&self, again: &[TaskId], out: &mut Vec<Effect>) {
         let mut losses: BTreeMap<NodeId, (&LostServer, Vec<TaskId>)> = BTreeMap::new();
         for id in again {
             if let Some(lost) = self.graph.task(*id).and_then(TaskState::lost_with) {
@@ -208,7 +208,7 @@ impl Client {
         out: &mut Vec<Effect>,
     ) {
         if self.calls.of_datum(datum).is_some() {
-            self.argument_astray(now, server, datum, (fault == SupplyFault::NoMemory, why), out);
+            self.argument_failed(now, server, datum, (fault == SupplyFault::NoMemory, why), out);
             return;
         }
         if let Some(of) = self.supplies.copies.get(datum) {
@@ -221,10 +221,10 @@ impl Client {
         let line = line.peer(&name).why(format!("from '{from}': {why}"));
         out.push(line.into());
         // A server that waits for it will not send it either, unless it is producing it by now.
-        let makes_it = self.graph.maker(run) == Some(server);
+        let makes_it = self.graph.producer_server(run) == Some(server);
         if !makes_it && self.graph.fetch_ended(datum, server) {
             self.graph.copy_removed(datum, server);
-            if self.is_to_come_here(datum) {
+            if self.is_needed_here(datum) {
                 self.fetch_here(datum, out);
             }
         }
@@ -232,16 +232,16 @@ impl Client {
             // The source reports that itself. It may have recomputed the datum since.
             SupplyFault::Gone => {}
             SupplyFault::Unreachable => {
-                self.supplies.part(server, source);
+                self.supplies.mark_unreachable(server, source);
             }
             SupplyFault::Broken | SupplyFault::NoMemory => {
-                if self.supplies.count_broken(datum, (source, server)) {
-                    let error = not_taken_in(datum, Some(&name), (fault == SupplyFault::NoMemory, why));
+                if self.supplies.count_interruption(datum, (source, server)) {
+                    let error = not_received_error(datum, Some(&name), (fault == SupplyFault::NoMemory, why));
                     self.fail_readers_at(now, server, datum, &error, out);
                     return;
                 }
-                if fault == SupplyFault::NoMemory || !self.may_come_at_once(datum, (source, server)) {
-                    self.supplies.strayed(datum, server);
+                if fault == SupplyFault::NoMemory || !self.may_resend_at_once(datum, (source, server)) {
+                    self.supplies.record_interrupted(datum, server);
                     return;
                 }
             }
@@ -251,12 +251,14 @@ impl Client {
 
     /// True if a datum whose transfer between two nodes was interrupted is sent at once by a third: only after the
     /// first interruption. After another one, its cause may need time to go away.
-    fn may_come_at_once(&self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
+    fn may_resend_at_once(&self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let is_third = |node: &NodeId| {
-            ![from, place].contains(node) && !self.contacts.is_lost(*node) && !self.supplies.are_apart(place, *node)
+            ![from, place].contains(node)
+                && !self.contacts.is_lost(*node)
+                && !self.supplies.are_unreachable(place, *node)
         };
         let is_elsewhere = self.graph.datum(datum).is_some_and(|run| run.holders().iter().any(is_third));
-        is_elsewhere && self.supplies.times_broken(datum, place) == 1
+        is_elsewhere && self.supplies.interruption_count(datum, place) == 1
     }
 
     /// Fails the tasks at a server that cannot receive a datum and that read it.
@@ -268,16 +270,16 @@ impl Client {
 
     /// Resends, fetches or recomputes data whose transfer was interrupted and that are nowhere else. Not at once,
     /// because the cause (no memory, no descriptors) may go away.
-    pub(super) fn retry_astray(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (datum, place) in self.supplies.take_astray() {
+    pub(super) fn retry_interrupted(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for (datum, place) in self.supplies.take_interrupted() {
             if self.calls.of_datum(datum).is_some() {
                 self.retry_argument(place, datum, out);
             } else if let Some(of) = self.supplies.copies.get(datum) {
                 self.supply_copy(datum, of, out);
             } else if place != self.config.id {
                 self.resupply(now, datum, place, None, out);
-            } else if self.is_to_come_here(datum) {
-                self.missing(now, datum, "its transfer to the client was interrupted", out);
+            } else if self.is_needed_here(datum) {
+                self.recover_datum(now, datum, "its transfer to the client was interrupted", out);
             }
         }
     }
@@ -296,15 +298,15 @@ impl Client {
         if self.contacts.is_lost(server) || run.error().is_some() {
             return;
         }
-        let maker = self.graph.maker(run);
+        let maker = self.graph.producer_server(run);
         if maker == Some(server) {
             // It will be there when that task has ended. If it is dropped before that, the server requests it here.
             self.supplies.wait(datum, server);
             return;
         }
         let usable = |node: &NodeId| {
-            let together = !self.supplies.are_apart(server, *node);
-            let may_send = !self.contacts.is_lost(*node) && !self.is_plain(*node);
+            let together = !self.supplies.are_unreachable(server, *node);
+            let may_send = !self.contacts.is_lost(*node) && !self.is_stateless(*node);
             *node != server && Some(*node) != failed && may_send && together
         };
         let holders = run.holders().iter().copied().filter(usable);
@@ -314,7 +316,7 @@ impl Client {
         let may_send = !datum.is_shared();
         let is_here = run.is_here() && may_send;
         let relay = is_here || run.holders().iter().any(reachable) || maker.as_ref().is_some_and(reachable);
-        let is_broken_from_here = self.supplies.broke_off_from(datum, server) == Some(self.config.id);
+        let is_broken_from_here = self.supplies.last_interrupted_source(datum, server) == Some(self.config.id);
         let from = match holder {
             Some(holder) if !is_here || is_broken_from_here => holder,
             _ if relay && may_send => self.config.id,
@@ -322,7 +324,7 @@ impl Client {
                 self.supplies.wait(datum, server);
                 // The server that produces it is being dialled: it is supplied when that server is connected.
                 if maker.is_none() {
-                    self.missing(now, datum, "no copy is left", out);
+                    self.recover_datum(now, datum, "no copy is left", out);
                 }
                 return;
             }
@@ -357,7 +359,7 @@ impl Client {
                     );
                     TaskError::DatumLost { datum, why }
                 }
-                false => not_taken_in(datum, None, (no_memory, why)),
+                false => not_received_error(datum, None, (no_memory, why)),
             };
             self.calls.result_broken(datum, from, error);
             return;
@@ -368,19 +370,19 @@ impl Client {
             return;
         }
         self.graph.fetch_ended(datum, from);
-        if self.is_plain(from) {
+        if self.is_stateless(from) {
             self.graph.copy_removed(datum, from);
         }
         let here = self.config.id;
-        if !self.supplies.count_broken(datum, (from, here)) {
-            if no_memory || !self.may_come_at_once(datum, (from, here)) || !self.is_to_come_here(datum) {
-                self.supplies.strayed(datum, here);
+        if !self.supplies.count_interruption(datum, (from, here)) {
+            if no_memory || !self.may_resend_at_once(datum, (from, here)) || !self.is_needed_here(datum) {
+                self.supplies.record_interrupted(datum, here);
             } else {
                 self.fetch_here(datum, out);
             }
             return;
         }
-        let error = not_taken_in(datum, None, (no_memory, why));
+        let error = not_received_error(datum, None, (no_memory, why));
         let is_fetched = self.graph.datum(datum).is_some_and(DatumState::has_fetchers);
         self.has_no_copy(datum, out);
         if !is_fetched {
@@ -396,7 +398,7 @@ impl Client {
 }
 
 /// Returns the error of a datum that a server, or else this client, could not receive despite all retries.
-pub(super) fn not_taken_in(datum: DatumId, server: Option<&str>, (no_memory, why): (bool, &str)) -> TaskError {
+pub(super) fn not_received_error(datum: DatumId, server: Option<&str>, (no_memory, why): (bool, &str)) -> TaskError {
     let place = |at: &str, here: &str| server.map_or(here.to_string(), |name| format!("{at} server '{name}'"));
     match no_memory {
         true => TaskError::OutOfMemory { datum, place: place("on", "in this program"), why: why.into() },

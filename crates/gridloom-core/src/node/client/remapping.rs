@@ -26,7 +26,7 @@ use gridloom_map::MappingMethod;
 use gridloom_perf::LinkModel;
 
 /// Heuristics whose plans are not remapped, because they do not depend on times.
-const STEADFAST: [&str; 2] = ["round-robin", "random"];
+const STATIC_HEURISTICS: [&str; 2] = ["round-robin", "random"];
 
 /// The remapping state of a group.
 #[derive(Debug, Default)]
@@ -93,8 +93,8 @@ impl Remapping {
 }
 
 /// True if plans of that heuristic are not remapped.
-pub(super) fn is_steadfast(heuristic: &MappingMethod) -> bool {
-    STEADFAST.contains(&heuristic.spec().split('[').next().unwrap_or_default())
+pub(super) fn is_static_heuristic(heuristic: &MappingMethod) -> bool {
+    STATIC_HEURISTICS.contains(&heuristic.spec().split('[').next().unwrap_or_default())
 }
 
 impl Client {
@@ -119,7 +119,7 @@ impl Client {
         }
         let Some(remapping) = self.plans.to_remap(now, group) else { return };
         let left = self.graph.at_servers(group);
-        let Some(work_s) = self.left_s(&left) else { return };
+        let Some(work_s) = self.open_work_s(&left) else { return };
         let left_s = work_s.max(ns_to_seconds(remapping.end.since(now)));
         // One round trip for the tasks and another one for the plan.
         let latency_s = left
@@ -152,17 +152,17 @@ impl Client {
         for id in tasks {
             if self.graph.task(*id).is_some_and(|run| run.group() == group) {
                 self.queues.remove(now, *id);
-                self.take_back(*id, from);
+                self.unassign(*id, from);
             }
         }
         for (id, ns) in running {
             self.graph.began(*id, from, now - *ns);
         }
-        self.no_more_asked(now, from, group, out);
+        self.recall_answered(now, from, group, out);
     }
 
     /// Marks a task that a server has returned as unmapped. Returns false if it was not at that server.
-    pub(super) fn take_back(&mut self, id: TaskId, from: NodeId) -> bool {
+    pub(super) fn unassign(&mut self, id: TaskId, from: NodeId) -> bool {
         let was_there = self.graph.returned(id, from);
         if was_there {
             self.supplies.copies.end(id);
@@ -173,11 +173,11 @@ impl Client {
     /// Handles a lost server: groups stop waiting for its answer.
     pub(super) fn recalls_lost(&mut self, now: Time, server: NodeId, out: &mut Vec<Effect>) {
         for group in self.plans.recalled_from(server) {
-            self.no_more_asked(now, server, group, out);
+            self.recall_answered(now, server, group, out);
         }
     }
 
-    fn no_more_asked(&mut self, now: Time, server: NodeId, group: GroupId, out: &mut Vec<Effect>) {
+    fn recall_answered(&mut self, now: Time, server: NodeId, group: GroupId, out: &mut Vec<Effect>) {
         if self.plans.remapping(group).is_some_and(|remapping| remapping.answered(server)) {
             let tasks = self.graph.unmapped(group);
             if !tasks.is_empty() {
@@ -188,7 +188,7 @@ impl Client {
 
     /// Returns a lower bound for the seconds until the last of those servers has finished its tasks, or `None` if no
     /// task is left to move.
-    fn left_s(&self, left: &BTreeMap<NodeId, Vec<TaskId>>) -> Option<f64> {
+    fn open_work_s(&self, left: &BTreeMap<NodeId, Vec<TaskId>>) -> Option<f64> {
         let seconds = left.iter().filter_map(|(server, tasks)| {
             let view = &self.directory.grid.servers[self.directory.grid.server(*server)?];
             let waiting = tasks.len().saturating_sub(view.slots as usize);

@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Client;
-use super::following::Placed;
+use super::following::PlannedPlace;
 use super::graph::DatumState;
-use super::queues::{Expected, For, Waiting};
+use super::queues::{ExpectedRun, MoveCandidate, WaitReason};
 use crate::graph::Task;
 use crate::node::ClientTimer;
 use crate::node::message::TaskToServer;
@@ -29,10 +29,10 @@ use gridloom_perf::{LinkEstimate, Prediction, ServerView, Size, first_guess_s};
 /// Smallest gain of a move, as a fraction of the task's run time, so that model errors do not move tasks to and fro.
 const GAIN_PART_MIN: f64 = 0.05;
 /// A transfer of large data may share its links with others: it is assumed to take longer by this factor.
-const SHARING: f64 = 2.0;
+const SHARING_FACTOR: f64 = 2.0;
 /// The running tasks may end at once, and then a move was useless. A move with large data must gain this many times
 /// what it would lose then.
-const PRUDENCE: f64 = 2.0;
+const GAIN_TO_LOSS_MIN: f64 = 2.0;
 /// Number of servers for which one search tries to find tasks, and number of servers at which it tries for each.
 const THIEVES_MAX: usize = 16;
 const VICTIMS_MAX: usize = 4;
@@ -43,18 +43,18 @@ impl Client {
         let Some(view) = self.directory.grid.server(server).map(|at| &self.directory.grid.servers[at]) else { return };
         let Some(model) = view.functions.get(task.name()) else { return };
         if !is_there {
-            return self.queues.wait_for(now, For::Data, server, view.slots, task.id);
+            return self.queues.wait_for(now, WaitReason::Data, server, view.slots, task.id);
         }
         let size = Size::new(task.work_flops, bytes);
         let measured = model.predict(size, view.speed_flops).filter(|_| !task.is_unpredictable());
         let run_s = predicted_s(measured, size, view).unwrap_or(0.0);
         let is_measured = measured.is_some_and(|predicted| !predicted.is_extrapolated);
         let may_move = may_move && task.options.bound_to.is_none() && task.object().is_none();
-        self.queues.sent(now, server, view.slots, task.id, Expected { run_s, is_measured, may_move });
+        self.queues.sent(now, server, view.slots, task.id, ExpectedRun { run_s, is_measured, may_move });
     }
 
     /// Handles the arrival of a datum at a server: tasks there that read it may have all their data now.
-    pub(super) fn data_there(&mut self, now: Time, datum: DatumId, server: NodeId) {
+    pub(super) fn data_arrived(&mut self, now: Time, datum: DatumId, server: NodeId) {
         let readers = self.graph.datum(datum).into_iter().flat_map(DatumState::consumers).copied();
         let coming = readers.filter(|task| self.queues.waits_for_data(*task, server));
         for task in coming.collect::<Vec<_>>() {
@@ -68,7 +68,7 @@ impl Client {
         let Some(server) = run.server() else { return };
         if run.awaits_inputs() {
             let slots = self.directory.grid.server(server).map_or(1, |at| self.directory.grid.servers[at].slots);
-            return self.queues.wait_for(now, For::Results, server, slots, id);
+            return self.queues.wait_for(now, WaitReason::Results, server, slots, id);
         }
         let Some(may_move) = self.plans.may_move(run.group()) else { return };
         let may_move = may_move && !run.task().is_replicate();
@@ -76,7 +76,7 @@ impl Client {
         let bytes = self.graph.bytes_of(&task);
         let is_there = task.inputs().all(|datum| {
             let run = self.graph.datum(datum);
-            let is_at = |run: &DatumState| run.holders().contains(&server) && !self.is_plain(server);
+            let is_at = |run: &DatumState| run.holders().contains(&server) && !self.is_stateless(server);
             run.is_none_or(|run| run.size_bytes() <= EAGER_BYTES_MAX || is_at(run))
                 || self.supplies.copies.is_there(id, datum)
         });
@@ -85,7 +85,7 @@ impl Client {
 
     /// Asks servers to return waiting tasks for idle servers.
     pub(super) fn steal(&mut self, now: Time, out: &mut Vec<Effect>) {
-        match self.queues.take_changed(now) {
+        match self.queues.take_search_due(now) {
             Ok(true) => {}
             Ok(false) => return,
             Err(at) => return out.push(Effect::SetTimer { timer: ClientTimer::Steal.into(), at }),
@@ -98,7 +98,7 @@ impl Client {
         let mut idle: Vec<NodeId> = self.directory.grid.servers.iter().filter(is_idle).map(|view| view.node).collect();
         let mut has_declined = !idle.is_empty();
         if idle.len() > THIEVES_MAX {
-            let first = self.queues.looks() * THIEVES_MAX % idle.len();
+            let first = self.queues.search_count() * THIEVES_MAX % idle.len();
             idle.rotate_left(first);
         }
         for thief in idle.into_iter().take(THIEVES_MAX) {
@@ -114,14 +114,14 @@ impl Client {
                 break;
             }
         }
-        let again = now + seconds_to_ns(self.queues.look_again_s(now));
-        if let Some(at) = has_declined.then(|| self.queues.look_at(again)).flatten() {
+        let again = now + seconds_to_ns(self.queues.next_search_s(now));
+        if let Some(at) = has_declined.then(|| self.queues.schedule_search(again)).flatten() {
             out.push(Effect::SetTimer { timer: ClientTimer::Steal.into(), at });
         }
     }
 
     pub(super) fn on_steal_timer(&mut self) {
-        self.queues.look_again();
+        self.queues.trigger_search();
     }
 
     /// Returns the tasks that wait at one server and would end earlier at another, as long as the move leaves both
@@ -135,7 +135,7 @@ impl Client {
         let mut moving = BTreeSet::new();
         let (mut moved_s, mut sent_s) = (0.0, 0.0);
         let is_planned = self.queues.has_planned(thief);
-        for Waiting { task, wait_s, running_s, run_s, model_s } in waiting {
+        for MoveCandidate { task, wait_s, running_s, run_s, model_s } in waiting {
             if moving.len() >= at_most {
                 break;
             }
@@ -151,7 +151,7 @@ impl Client {
             // Tasks moved before no longer wait ahead of it, but their run time at the thief counts.
             let end_s = messages_s + sent_s + data_s + moved_s / slots as f64 + there_s;
             let gain_s = wait_s + run_s - end_s;
-            let lost_s = if is_large { PRUDENCE * (running_s - gain_s) } else { 0.0 };
+            let lost_s = if is_large { GAIN_TO_LOSS_MIN * (running_s - gain_s) } else { 0.0 };
             if gain_s > f64::max(GAIN_PART_MIN * run_s, lost_s) {
                 moving.insert(task);
                 moved_s += there_s;
@@ -176,20 +176,20 @@ impl Client {
 
     /// Returns the seconds that `bytes` take between the client and a server.
     fn to_server_s(&self, server: NodeId, bytes: u64) -> f64 {
-        moving_s(self.links.estimates().get(&server), bytes)
+        link_s(self.links.estimates().get(&server), bytes)
     }
 
     /// Returns the seconds that `bytes` take from one server to another. If the link between them is unknown, the
     /// route through the client counts.
     fn between_s(&self, from: NodeId, to: NodeId, bytes: u64) -> f64 {
-        if from == to && !self.is_plain(to) {
+        if from == to && !self.is_stateless(to) {
             return 0.0;
         }
         let at = |node| self.directory.grid.server(node);
         let link = || self.directory.grid.links.get(at(from)?)?.get(at(to)?)?.as_ref();
         match link() {
             None => self.to_server_s(from, bytes) + self.to_server_s(to, bytes),
-            measured => moving_s(measured, bytes),
+            measured => link_s(measured, bytes),
         }
     }
 
@@ -214,7 +214,7 @@ impl Client {
         let size = Size::new(task.work_flops, self.graph.bytes_of(task));
         let there_s = predicted_s(model.predict(size, view.speed_flops), size, view).unwrap_or(run_s);
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
-        let data_s: f64 = inputs.into_iter().map(|datum| self.way_s(datum, server)).sum();
+        let data_s: f64 = inputs.into_iter().map(|datum| self.transfer_s(datum, server)).sum();
         let back_s: f64 = task.outputs.iter().map(|output| self.to_readers_s(output.datum, server)).sum();
         Some((data_s + back_s, there_s))
     }
@@ -227,8 +227,9 @@ impl Client {
     }
 
     /// Returns the seconds that a datum takes from its nearest copy to a server.
-    fn way_s(&self, datum: DatumId, to: NodeId) -> f64 {
-        let Some(run) = self.graph.datum(datum).filter(|run| !run.holders().contains(&to) || self.is_plain(to)) else {
+    fn transfer_s(&self, datum: DatumId, to: NodeId) -> f64 {
+        let Some(run) = self.graph.datum(datum).filter(|run| !run.holders().contains(&to) || self.is_stateless(to))
+        else {
             return 0.0;
         };
         let bytes = run.size_bytes();
@@ -239,7 +240,7 @@ impl Client {
     }
 
     /// Handles a server's answer: the tasks that it returned are sent to the idle server.
-    pub(super) fn on_given_back(
+    pub(super) fn on_tasks_returned(
         &mut self,
         now: Time,
         from: NodeId,
@@ -258,14 +259,14 @@ impl Client {
         }
         let mut groups: BTreeMap<_, Vec<TaskId>> = BTreeMap::new();
         for id in tasks {
-            if self.take_back(*id, from)
+            if self.unassign(*id, from)
                 && let Some(run) = self.graph.task(*id)
             {
                 groups.entry(run.group()).or_default().push(*id);
             }
         }
         for (group, tasks) in groups {
-            let placed = to.map(|server| Placed { server, from: BTreeMap::new() });
+            let placed = to.map(|server| PlannedPlace { server, from: BTreeMap::new() });
             match placed {
                 Some(placed) => self.place(now, group, tasks, &placed, out),
                 None => self.request_map(now, group, tasks, out),
@@ -286,9 +287,9 @@ fn predicted_s(measured: Option<Prediction>, size: Size, view: &ServerView) -> O
 }
 
 /// Returns the seconds that `bytes` take over a link. Large data are sent only over measured links.
-fn moving_s(link: Option<&LinkEstimate>, bytes: u64) -> f64 {
+fn link_s(link: Option<&LinkEstimate>, bytes: u64) -> f64 {
     match (link, bytes > EAGER_BYTES_MAX) {
-        (Some(link), true) => SHARING * link.seconds(bytes),
+        (Some(link), true) => SHARING_FACTOR * link.seconds(bytes),
         (None, true) => f64::INFINITY,
         (link, false) => link.unwrap_or(&LinkEstimate::UNMEASURED).seconds(bytes),
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::plain::ArgumentCopies;
+use super::stateless::ArgumentCopies;
 use gridloom_base::limits::INTERRUPTIONS_MAX;
 use gridloom_base::{DatumId, NodeId};
 
@@ -14,14 +14,14 @@ pub(super) struct Supplies {
     /// Data that a server waits for and that no node could send yet.
     waiting: BTreeSet<(DatumId, NodeId)>,
     /// Data whose transfer to a node was interrupted, until they are resent.
-    astray: BTreeSet<(DatumId, NodeId)>,
+    interrupted: BTreeSet<(DatumId, NodeId)>,
     /// How often the transfer of a group's datum to a node was interrupted since it last arrived there, and the last
     /// sender.
     broken: BTreeMap<(DatumId, NodeId), (u32, NodeId)>,
     /// Data that a server wants to write back to the client, so that it can evict its copy.
-    homeward: BTreeSet<(DatumId, NodeId)>,
+    write_backs: BTreeSet<(DatumId, NodeId)>,
     /// Servers that could not fetch a datum from another (first from second).
-    apart: BTreeSet<(NodeId, NodeId)>,
+    unreachable: BTreeSet<(NodeId, NodeId)>,
     /// Number of sends until a server has a datum, if the plan has more than one.
     hops: BTreeMap<(DatumId, NodeId), u16>,
     /// Arguments for stateless servers.
@@ -50,21 +50,21 @@ impl Supplies {
     }
 
     /// Records an interrupted transfer to a node: the datum is resent later.
-    pub(super) fn strayed(&mut self, datum: DatumId, place: NodeId) {
-        self.astray.insert((datum, place));
+    pub(super) fn record_interrupted(&mut self, datum: DatumId, place: NodeId) {
+        self.interrupted.insert((datum, place));
     }
 
-    pub(super) fn is_astray(&self, datum: DatumId, place: NodeId) -> bool {
-        self.astray.contains(&(datum, place))
+    pub(super) fn is_interrupted(&self, datum: DatumId, place: NodeId) -> bool {
+        self.interrupted.contains(&(datum, place))
     }
 
-    pub(super) fn take_astray(&mut self) -> BTreeSet<(DatumId, NodeId)> {
-        std::mem::take(&mut self.astray)
+    pub(super) fn take_interrupted(&mut self) -> BTreeSet<(DatumId, NodeId)> {
+        std::mem::take(&mut self.interrupted)
     }
 
     /// Counts an interrupted transfer of a datum between two nodes. Returns true if there were too many; the count
     /// restarts then.
-    pub(super) fn count_broken(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
+    pub(super) fn count_interruption(&mut self, datum: DatumId, (from, place): (NodeId, NodeId)) -> bool {
         let (times, last) = self.broken.entry((datum, place)).or_insert((0, from));
         (*times, *last) = (*times + 1, from);
         let too_often = *times > INTERRUPTIONS_MAX;
@@ -82,17 +82,17 @@ impl Supplies {
         place: NodeId,
         sources: impl Iterator<Item = NodeId>,
     ) -> Option<NodeId> {
-        let broken = self.broke_off_from(datum, place);
+        let broken = self.last_interrupted_source(datum, place);
         sources.min_by_key(|source| Some(*source) == broken)
     }
 
     /// Returns the sender of the last interrupted transfer of a datum to a node where it has not arrived since.
-    pub(super) fn broke_off_from(&self, datum: DatumId, place: NodeId) -> Option<NodeId> {
+    pub(super) fn last_interrupted_source(&self, datum: DatumId, place: NodeId) -> Option<NodeId> {
         self.broken.get(&(datum, place)).map(|(_, from)| *from)
     }
 
     /// Returns how often the transfer of a datum to a node was interrupted since it last arrived there.
-    pub(super) fn times_broken(&self, datum: DatumId, place: NodeId) -> u32 {
+    pub(super) fn interruption_count(&self, datum: DatumId, place: NodeId) -> u32 {
         self.broken.get(&(datum, place)).map_or(0, |(times, _)| *times)
     }
 
@@ -101,21 +101,21 @@ impl Supplies {
     }
 
     /// Records that a server wants to write a datum back to the client.
-    pub(super) fn take_home(&mut self, datum: DatumId, server: NodeId) {
-        self.homeward.insert((datum, server));
+    pub(super) fn request_write_back(&mut self, datum: DatumId, server: NodeId) {
+        self.write_backs.insert((datum, server));
     }
 
     /// True if a server wants to write a datum back to the client.
-    pub(super) fn is_to_come_home(&self, datum: DatumId) -> bool {
+    pub(super) fn needs_write_back(&self, datum: DatumId) -> bool {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
-        self.homeward.range(all).next().is_some()
+        self.write_backs.range(all).next().is_some()
     }
 
     /// Removes and returns the servers that wait for the write-back of a datum, which has completed or failed.
-    pub(super) fn taken_home(&mut self, datum: DatumId) -> Vec<NodeId> {
+    pub(super) fn take_write_backs(&mut self, datum: DatumId) -> Vec<NodeId> {
         let all = (datum, NodeId(u64::MIN))..=(datum, NodeId(u64::MAX));
-        let servers: Vec<NodeId> = self.homeward.range(all).map(|(_, server)| *server).collect();
-        self.homeward.retain(|(known, _)| *known != datum);
+        let servers: Vec<NodeId> = self.write_backs.range(all).map(|(_, server)| *server).collect();
+        self.write_backs.retain(|(known, _)| *known != datum);
         servers
     }
 
@@ -133,26 +133,26 @@ impl Supplies {
     }
 
     /// Records that a server could not reach a source.
-    pub(super) fn part(&mut self, server: NodeId, source: NodeId) {
-        self.apart.insert((server, source));
+    pub(super) fn mark_unreachable(&mut self, server: NodeId, source: NodeId) {
+        self.unreachable.insert((server, source));
     }
 
-    pub(super) fn are_apart(&self, server: NodeId, source: NodeId) -> bool {
-        self.apart.contains(&(server, source))
+    pub(super) fn are_unreachable(&self, server: NodeId, source: NodeId) -> bool {
+        self.unreachable.contains(&(server, source))
     }
 
     pub(super) fn forget_server(&mut self, server: NodeId) {
-        self.apart.retain(|(a, b)| *a != server && *b != server);
+        self.unreachable.retain(|(a, b)| *a != server && *b != server);
         self.waiting.retain(|(_, waiting)| *waiting != server);
         self.broken.retain(|(_, place), _| *place != server);
-        self.homeward.retain(|(_, place)| *place != server);
+        self.write_backs.retain(|(_, place)| *place != server);
         self.hops.retain(|(_, place), _| *place != server);
     }
 
     pub(super) fn forget_datum(&mut self, datum: DatumId) {
         self.broken.retain(|(known, _), _| *known != datum);
         self.hops.retain(|(known, _), _| *known != datum);
-        self.taken_home(datum);
+        self.take_write_backs(datum);
         for server in self.waiting_for(datum) {
             self.end_wait(datum, server);
         }
@@ -160,7 +160,7 @@ impl Supplies {
 
     /// Returns the number of records about waiting servers, and that of interrupted transfers.
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.waiting.len() + self.homeward.len() + self.hops.len(), self.astray.len())
+        (self.waiting.len() + self.write_backs.len() + self.hops.len(), self.interrupted.len())
     }
 
     /// Panics if an invariant is violated.
@@ -183,9 +183,9 @@ mod tests {
     fn what_breaks_off_too_often_is_given_up_and_counted_anew() {
         let mut supplies = Supplies::default();
         let way = (NodeId(3), SERVER);
-        let too_often = (0..=INTERRUPTIONS_MAX).map(|_| supplies.count_broken(datum(1), way));
+        let too_often = (0..=INTERRUPTIONS_MAX).map(|_| supplies.count_interruption(datum(1), way));
         assert_eq!(too_often.filter(|too_often| *too_often).count(), 1);
-        assert!(!supplies.count_broken(datum(1), way));
+        assert!(!supplies.count_interruption(datum(1), way));
         supplies.check();
     }
 
@@ -197,9 +197,9 @@ mod tests {
             supplies.best_source(datum(1), SERVER, sources.iter().copied()).map(|NodeId(number)| number)
         };
         assert_eq!((from(&supplies, &both), from(&supplies, &[])), (Some(3), None));
-        supplies.count_broken(datum(1), (NodeId(3), SERVER));
+        supplies.count_interruption(datum(1), (NodeId(3), SERVER));
         assert_eq!((from(&supplies, &both), from(&supplies, &three)), (Some(4), Some(3)));
-        supplies.count_broken(datum(1), (NodeId(4), SERVER));
+        supplies.count_interruption(datum(1), (NodeId(4), SERVER));
         assert_eq!(from(&supplies, &both), Some(3));
         supplies.arrived(datum(1), SERVER);
         assert_eq!(from(&supplies, &both), Some(3));
@@ -211,11 +211,11 @@ mod tests {
         for server in [SERVER, NodeId(3)] {
             supplies.wait(datum(1), server);
         }
-        supplies.part(NodeId(3), SERVER);
+        supplies.mark_unreachable(NodeId(3), SERVER);
         assert_eq!(supplies.waiting_for(datum(1)), [SERVER, NodeId(3)]);
         supplies.forget_server(SERVER);
         assert_eq!(supplies.waiting_for(datum(1)), [NodeId(3)]);
-        assert!(!supplies.are_apart(NodeId(3), SERVER));
+        assert!(!supplies.are_unreachable(NodeId(3), SERVER));
         supplies.forget_datum(datum(1));
         assert!(supplies.awaited().is_empty());
         supplies.check();

@@ -39,7 +39,7 @@ impl InvariantCheck for GivenBack {
             if let Some(client) = sim.client(node) {
                 client.check();
             }
-            remembers(sim, node, &sim.client(node).map(|client| client.leftovers()).unwrap_or_default())?;
+            remembers(sim, node, &sim.client(node).map(|client| client.leak_counts()).unwrap_or_default())?;
         }
         match sim.links.all_incoming().find(|(node, _)| sim.node(*node).life == NodeState::Running) {
             Some((node, datum)) => Err(format!("'{}' is still receiving {datum}", sim.node(node).name)),

@@ -26,7 +26,7 @@ impl TaskGraph {
     }
 
     /// Returns the server to which a datum's task was sent, if the task has not ended.
-    pub(in crate::node::client) fn maker(&self, datum: &DatumState) -> Option<NodeId> {
+    pub(in crate::node::client) fn producer_server(&self, datum: &DatumState) -> Option<NodeId> {
         self.tasks.get(&datum.producer?)?.server()
     }
 
@@ -123,13 +123,13 @@ impl TaskGraph {
             at.push(self.me);
         }
         if at.is_empty() {
-            at.extend(self.maker(datum));
+            at.extend(self.producer_server(datum));
         }
         (!at.is_empty()).then_some(at)
     }
 
     /// Returns the inputs of those tasks that were produced and have no copy any more.
-    pub(in crate::node::client) fn without_a_place(&self, tasks: &[TaskId]) -> Vec<DatumId> {
+    pub(in crate::node::client) fn inputs_without_location(&self, tasks: &[TaskId]) -> Vec<DatumId> {
         let inputs: BTreeSet<DatumId> = tasks.iter().flat_map(|task| self.tasks[task].task.inputs()).collect();
         inputs.into_iter().filter(|datum| self.location(*datum).is_none() && self.is_made(*datum)).collect()
     }

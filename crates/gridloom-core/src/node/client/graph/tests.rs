@@ -234,5 +234,5 @@ fn a_part_of_a_group_is_known_once_its_inputs_have_a_location() {
     assert_eq!(test.graph.part(GROUP, &[id(2)]).unwrap().sources[&datum(2)].at, [SERVER]);
     test.end(1);
     test.lose(SERVER);
-    assert_eq!(test.graph.without_a_place(&[id(2)]), [datum(2)]);
+    assert_eq!(test.graph.inputs_without_location(&[id(2)]), [datum(2)]);
 }

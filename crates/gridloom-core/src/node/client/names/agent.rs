@@ -3,10 +3,10 @@
 
 use std::collections::btree_map::Entry;
 
-use super::{Ask, Stage};
+use super::{NameRequest, PutStage};
 use crate::node::client::Client;
 use crate::node::client::graph::DatumState;
-use crate::node::client::vain::Asked;
+use crate::node::client::poison::CatalogRequest;
 use crate::node::message::ClientToCatalog;
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE, TASK_ATTEMPTS_MAX};
@@ -17,11 +17,11 @@ const SEARCH_NS_MAX: u64 = 3 * RECONNECT_NS_MAX;
 
 impl Client {
     /// Repeats requests that have waited. Without an agent they fail after a short time.
-    pub(in crate::node::client) fn names_beat(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(in crate::node::client) fn names_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.contacts.agent().is_none() {
-            if self.contacts.agent_was_lost() && !self.contacts.awaits_nodes(now) {
-                self.end_asks(out);
-                for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
+            if self.contacts.agent_was_lost() && !self.contacts.expects_nodes(now) {
+                self.fail_requests(out);
+                for datum in self.names.searched.keys().copied().collect::<Vec<_>>() {
                     self.names.not_sought(datum);
                     self.datum_lost(now, datum, "no known server has it, and the agent is not connected", out);
                 }
@@ -30,17 +30,17 @@ impl Client {
             return;
         }
         let (mut again, mut unsure) = (Vec::new(), Vec::new());
-        for (ask, question) in &self.names.asks {
-            let Ask::Put(put) = question else { continue };
+        for (ask, question) in &self.names.requests_by_number {
+            let NameRequest::Put(put) = question else { continue };
             match &put.stage {
-                Stage::Failed => again.push(*ask),
-                Stage::There { named, server, since } if now.since(*since) >= RECONNECT_NS_MAX => {
+                PutStage::Failed => again.push(*ask),
+                PutStage::Stored { named, server, since } if now.since(*since) >= RECONNECT_NS_MAX => {
                     let why = "the agent has forgotten it".into();
                     let server = self.contacts.name_of(*server);
                     let error = NameError::NotStored { name: named.name.clone(), server, why };
                     unsure.push((*ask, named.datum, Some(error)));
                 }
-                Stage::There { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
+                PutStage::Stored { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
                     unsure.push((*ask, named.datum, None));
                 }
                 _ => {}
@@ -50,14 +50,14 @@ impl Client {
         for (ask, datum, error) in unsure {
             match error {
                 Some(error) => {
-                    self.contacts.tell_agent(ClientToCatalog::Withdraw { datum }, out);
+                    self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum }, out);
                     self.put_again(ask, error, out);
                 }
-                None => self.contacts.tell_agent(ClientToCatalog::CheckPut { request: ask, datum }, out),
+                None => self.contacts.send_to_agent(ClientToCatalog::CheckPut { request: ask, datum }, out),
             }
         }
-        for datum in self.names.sought.keys().copied().collect::<Vec<_>>() {
-            if !self.names.requests.is_suspect(Asked::Place(datum)) {
+        for datum in self.names.searched.keys().copied().collect::<Vec<_>>() {
+            if !self.names.requests.is_suspect(CatalogRequest::Location(datum)) {
                 self.ask_place(datum, out);
             }
         }
@@ -66,19 +66,20 @@ impl Client {
 
     /// Handles a connected agent: reports what is read here, and repeats the requests that no earlier agent answered.
     pub(in crate::node::client) fn names_agent_up(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let found: Vec<(DatumId, u64)> = self.names.found.iter().map(|(datum, found)| (*datum, found.told)).collect();
+        let found: Vec<(DatumId, u64)> =
+            self.names.found.iter().map(|(datum, found)| (*datum, found.reported)).collect();
         for data in found.chunks(SHARED_DATA_PER_MESSAGE) {
-            self.contacts.tell_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
+            self.contacts.send_to_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
         }
-        for ask in self.names.asks.keys().copied().collect::<Vec<_>>() {
-            match &self.names.asks[&ask] {
-                Ask::Find { name, is_forgotten: true, .. } => {
+        for ask in self.names.requests_by_number.keys().copied().collect::<Vec<_>>() {
+            match &self.names.requests_by_number[&ask] {
+                NameRequest::Find { name, is_forgotten: true, .. } => {
                     let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
                     self.answer(ask, Err(unknown), out);
                 }
                 // It has a location, or is retried at the next heartbeat.
-                Ask::Put(put) if put.stage != Stage::Asked => {}
-                _ if self.names.requests.is_suspect(Asked::Question(ask)) => {}
+                NameRequest::Put(put) if put.stage != PutStage::Asked => {}
+                _ if self.names.requests.is_suspect(CatalogRequest::Request(ask)) => {}
                 _ => self.ask_catalog(ask, out),
             }
         }
@@ -88,8 +89,8 @@ impl Client {
     /// Asks the catalog for the location of a datum.
     pub(in crate::node::client) fn ask_place(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if self.contacts.agent().is_some() {
-            self.names.requests.sent(Asked::Place(datum));
-            self.contacts.tell_agent(ClientToCatalog::Locate { datum }, out);
+            self.names.requests.sent(CatalogRequest::Location(datum));
+            self.contacts.send_to_agent(ClientToCatalog::Locate { datum }, out);
         }
     }
 
@@ -103,8 +104,8 @@ impl Client {
                 return;
             }
             match asked {
-                Asked::Question(ask) => self.ask_catalog(ask, out),
-                Asked::Place(datum) => self.ask_place(datum, out),
+                CatalogRequest::Request(ask) => self.ask_catalog(ask, out),
+                CatalogRequest::Location(datum) => self.ask_place(datum, out),
             }
             if let Some(token) = self.ping_agent(now, out) {
                 self.names.requests.pinged(asked, token);
@@ -116,12 +117,14 @@ impl Client {
     pub(in crate::node::client) fn names_agent_lost(&mut self, now: Time, out: &mut Vec<Effect>) {
         for one in self.names.requests.lose() {
             match one {
-                Asked::Question(ask) => {
-                    let Some(question) = self.names.asks.get(&ask).map(Ask::text) else { continue };
+                CatalogRequest::Request(ask) => {
+                    let Some(question) = self.names.requests_by_number.get(&ask).map(NameRequest::text) else {
+                        continue;
+                    };
                     let error = self.agent_closes(question);
                     self.answer(ask, Err(error), out);
                 }
-                Asked::Place(datum) => {
+                CatalogRequest::Location(datum) => {
                     self.names.not_sought(datum);
                     let why = self.agent_closes("where the data are".into());
                     self.datum_lost(now, datum, &format!("no known server has it; {why}"), out);
@@ -139,9 +142,9 @@ impl Client {
         NameError::NoAgent { why: self.contacts.agent_fault().to_string() }
     }
 
-    pub(super) fn end_asks(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn fail_requests(&mut self, out: &mut Vec<Effect>) {
         let error = self.no_agent();
-        let asks: Vec<u64> = self.names.asks.keys().copied().collect();
+        let asks: Vec<u64> = self.names.requests_by_number.keys().copied().collect();
         asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
     }
 
@@ -149,7 +152,7 @@ impl Client {
 
     /// Searches for a shared datum that is needed here or by a server and has no known copy.
     pub(in crate::node::client) fn seek(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        if let Entry::Vacant(place) = self.names.sought.entry(datum) {
+        if let Entry::Vacant(place) = self.names.searched.entry(datum) {
             place.insert(now);
             self.ask_place(datum, out);
         }
@@ -171,12 +174,12 @@ impl Client {
         }
         let is_found = self.graph.located(datum, reachable.iter().map(|(node, _)| *node));
         reachable.into_iter().for_each(|(node, address)| self.contacts.learn_address(node, address));
-        let sought_ns = self.names.sought.get(&datum).map(|since| now.since(*since));
+        let sought_ns = self.names.searched.get(&datum).map(|since| now.since(*since));
         if is_found {
-            if self.is_to_come_here(datum) {
+            if self.is_needed_here(datum) {
                 self.fetch_here(datum, out);
             }
-            if !self.is_sought_here(datum) {
+            if !self.is_searched_here(datum) {
                 self.names.not_sought(datum);
             } else if sought_ns.is_some_and(|ns| ns >= SEARCH_NS_MAX) {
                 self.names.not_sought(datum);
@@ -192,8 +195,8 @@ impl Client {
     }
 
     /// True if a datum is needed here and no reachable server sends it.
-    fn is_sought_here(&self, datum: DatumId) -> bool {
+    fn is_searched_here(&self, datum: DatumId) -> bool {
         let sender = self.graph.datum(datum).and_then(DatumState::sender);
-        self.is_to_come_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
+        self.is_needed_here(datum) && !sender.is_some_and(|sender| self.contacts.is_up(sender))
     }
 }

@@ -10,7 +10,7 @@ const OVERRUN: f64 = 2.5;
 
 /// The expected run time of a task on its server.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(in super::super) struct Expected {
+pub(in super::super) struct ExpectedRun {
     pub(in super::super) run_s: f64,
     /// True if calls of the function were measured there. If not, the time is only a rough guess.
     pub(in super::super) is_measured: bool,
@@ -20,7 +20,7 @@ pub(in super::super) struct Expected {
 
 /// The reason why a task is not in the queue yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) enum For {
+pub(in super::super) enum WaitReason {
     /// Its data are being sent to its server.
     Data,
     /// The tasks that produce its data have not ended.
@@ -30,7 +30,7 @@ pub(in super::super) enum For {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) task: TaskId,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedRun,
     /// When it is assumed to have begun to run.
     pub(super) since: Option<Time>,
 }
@@ -48,12 +48,12 @@ pub(super) struct Queue {
     pub(super) waiting_s: f64,
     pub(super) waiting_unmeasured: usize,
     /// Numbers of tasks that wait for data in transfer, and of those that wait for results of other tasks.
-    pub(super) coming: usize,
-    pub(super) planned: usize,
+    pub(super) awaiting_data: usize,
+    pub(super) awaiting_results: usize,
     /// Number of tasks of other clients in the server's last report.
     pub(super) others: u32,
     /// Start times of other clients' running tasks that block these.
-    pub(super) taken: Vec<Time>,
+    pub(super) blocked_since: Vec<Time>,
     /// The tasks that the server was asked to return and has not answered for, and the server that will get them.
     pub(super) recalled: Option<(BTreeSet<TaskId>, NodeId)>,
 }
@@ -68,22 +68,22 @@ impl Queue {
             movable: 0,
             waiting_s: 0.0,
             waiting_unmeasured: 0,
-            coming: 0,
-            planned: 0,
+            awaiting_data: 0,
+            awaiting_results: 0,
             others: 0,
-            taken: Vec::new(),
+            blocked_since: Vec::new(),
             recalled: None,
         }
     }
 
-    pub(super) fn count(&mut self, what: For) -> &mut usize {
+    pub(super) fn count(&mut self, what: WaitReason) -> &mut usize {
         match what {
-            For::Data => &mut self.coming,
-            For::Results => &mut self.planned,
+            WaitReason::Data => &mut self.awaiting_data,
+            WaitReason::Results => &mut self.awaiting_results,
         }
     }
 
-    pub(super) fn count_waiting(&mut self, expected: Expected, is_more: bool) {
+    pub(super) fn count_waiting(&mut self, expected: ExpectedRun, is_more: bool) {
         let sign = if is_more { 1.0 } else { -1.0 };
         match is_more {
             true => self.waiting += 1,
@@ -118,7 +118,7 @@ impl Queue {
 
     /// Marks as many tasks as running as there are slots, minus those that others occupy.
     pub(super) fn start_next(&mut self, now: Time) {
-        while self.waiting > 0 && self.tasks.len() - self.waiting + self.taken.len() < self.slots {
+        while self.waiting > 0 && self.tasks.len() - self.waiting + self.blocked_since.len() < self.slots {
             let next = self.tasks.range(self.first_waiting..).find(|(_, queued)| queued.since.is_none());
             let number = *next.expect("one waits").0;
             let queued = self.tasks.get_mut(&number).expect("found above");
@@ -131,7 +131,7 @@ impl Queue {
 
     /// Marks the last running tasks as waiting if others occupy their slots.
     pub(super) fn stop_last(&mut self) {
-        while self.tasks.len() - self.waiting + self.taken.len() > self.slots {
+        while self.tasks.len() - self.waiting + self.blocked_since.len() > self.slots {
             let running = self.tasks.iter().filter(|(_, queued)| queued.since.is_some());
             let Some((number, _)) = running.max_by_key(|(number, queued)| (queued.since, **number)) else { return };
             let number = *number;
@@ -170,7 +170,7 @@ impl Queue {
 
     /// Returns for how long each task of another client that blocks waiting tasks has run, in seconds.
     pub(super) fn taken_s(&self, now: Time) -> impl Iterator<Item = f64> {
-        self.taken.iter().map(move |since| ns_to_seconds(now.since(*since)))
+        self.blocked_since.iter().map(move |since| ns_to_seconds(now.since(*since)))
     }
 
     /// True if a task has run so much longer than expected that the other predictions there are doubtful.

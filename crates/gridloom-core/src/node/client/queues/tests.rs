@@ -7,8 +7,8 @@ fn task(serial: u64) -> TaskId {
     TaskId { client: NodeId(9), serial }
 }
 
-fn measured(run_s: f64) -> Expected {
-    Expected { run_s, is_measured: true, may_move: true }
+fn measured(run_s: f64) -> ExpectedRun {
+    ExpectedRun { run_s, is_measured: true, may_move: true }
 }
 
 #[test]
@@ -18,14 +18,14 @@ fn tasks_beyond_the_slots_wait_for_those_before_them() {
         queues.sent(Time(0), SERVER, 1, task(serial), measured(2.0));
     }
     queues.check();
-    assert_eq!((queues.take_changed(Time(0)), queues.take_changed(Time(0))), (Ok(true), Ok(false)));
+    assert_eq!((queues.take_search_due(Time(0)), queues.take_search_due(Time(0))), (Ok(true), Ok(false)));
     assert_eq!(queues.with_surplus(Time(0)), [SERVER]);
     let (waiting, count) = queues.waiting(SERVER, Time(SECOND_NS));
-    let last = Waiting { task: task(3), wait_s: 3.0, running_s: 1.0, run_s: 2.0, model_s: 2.0 };
+    let last = MoveCandidate { task: task(3), wait_s: 3.0, running_s: 1.0, run_s: 2.0, model_s: 2.0 };
     assert_eq!((waiting[0], waiting[1].wait_s, count), (last, 1.0, 2));
     queues.remove(Time(SECOND_NS), task(1));
     queues.check();
-    assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).0, [Waiting { wait_s: 2.0, running_s: 2.0, ..last }]);
+    assert_eq!(queues.waiting(SERVER, Time(SECOND_NS)).0, [MoveCandidate { wait_s: 2.0, running_s: 2.0, ..last }]);
     queues.remove(Time(SECOND_NS), task(2));
     queues.remove(Time(SECOND_NS), task(3));
     assert_eq!((queues.len(), queues.servers.len()), (0, 0));
@@ -35,14 +35,14 @@ fn tasks_beyond_the_slots_wait_for_those_before_them() {
 fn a_task_waits_for_its_data_and_then_for_a_slot() {
     let mut queues = Queues::default();
     queues.sent(Time(0), SERVER, 1, task(1), measured(2.0));
-    queues.wait_for(Time(0), For::Data, SERVER, 1, task(2));
+    queues.wait_for(Time(0), WaitReason::Data, SERVER, 1, task(2));
     queues.check();
     assert_eq!((queues.len(), queues.idle_slots(SERVER, 3, 0)), (2, 1));
     assert!(queues.waiting(SERVER, Time(0)).0.is_empty() && queues.waits_for_data(task(2), SERVER));
     queues.sent(Time(0), SERVER, 1, task(2), measured(1.0));
     queues.check();
     assert_eq!(queues.waiting(SERVER, Time(0)).0[0].wait_s, 2.0);
-    queues.wait_for(Time(0), For::Results, SERVER, 1, task(3));
+    queues.wait_for(Time(0), WaitReason::Results, SERVER, 1, task(3));
     assert!(queues.has_planned(SERVER));
     for serial in 1..=3 {
         queues.remove(Time(0), task(serial));
@@ -70,11 +70,11 @@ fn a_server_knows_better_what_runs() {
 #[test]
 fn what_runs_longer_than_expected_is_expected_to_run_as_long_again() {
     let mut queues = Queues::default();
-    let guessed = Expected { is_measured: false, ..measured(1e-6) };
+    let guessed = ExpectedRun { is_measured: false, ..measured(1e-6) };
     queues.sent(Time(0), SERVER, 1, task(1), guessed);
     queues.sent(Time(0), SERVER, 1, task(2), guessed);
     let (waiting, _) = queues.waiting(SERVER, Time(4 * SECOND_NS));
-    assert_eq!(waiting, [Waiting { task: task(2), wait_s: 4.0, running_s: 4.0, run_s: 4.0, model_s: 1e-6 }]);
+    assert_eq!(waiting, [MoveCandidate { task: task(2), wait_s: 4.0, running_s: 4.0, run_s: 4.0, model_s: 1e-6 }]);
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn tasks_of_others_keep_slots_until_the_server_says_otherwise() {
     queues.sent(Time(0), SERVER, 2, task(1), measured(1.0));
     queues.sent(Time(0), SERVER, 2, task(2), measured(1.0));
     let now = Time(SECOND_NS / 2);
-    queues.others_run(now, SERVER, &[SECOND_NS / 4, SECOND_NS / 8, 1]);
+    queues.set_others_elapsed(now, SERVER, &[SECOND_NS / 4, SECOND_NS / 8, 1]);
     queues.check();
     let (waiting, count) = queues.waiting(SERVER, now);
     assert_eq!((count, waiting[0].task, waiting[0].wait_s), (2, task(2), (0.25 + 0.125 + 1.0) / 2.0));
     queues.begun(now, SERVER, task(1), SECOND_NS / 8);
     queues.check();
     assert_eq!(queues.waiting(SERVER, now).1, 1, "one of the others has ended");
-    queues.others_run(now, SERVER, &[]);
+    queues.set_others_elapsed(now, SERVER, &[]);
     queues.check();
     assert_eq!(queues.waiting(SERVER, now).1, 0);
     queues.others(now, SERVER, 2, 0);

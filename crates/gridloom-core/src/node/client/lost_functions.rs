@@ -9,12 +9,12 @@ use gridloom_perf::GridView;
 const FUNCTIONS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Unoffered {
+pub(super) struct LostFunctions {
     /// By function: the name of the lost server, and how it was lost.
     lost: BTreeMap<String, (String, String)>,
 }
 
-impl Unoffered {
+impl LostFunctions {
     /// Records the functions that no server offers since that server of the grid was lost.
     pub(super) fn server_lost(&mut self, grid: &GridView, server: NodeId, why: &str) {
         let Some(lost) = grid.servers.iter().find(|one| one.node == server) else { return };
@@ -30,7 +30,7 @@ impl Unoffered {
     }
 
     /// Returns the text after "no server offers function 'f'" in an error; empty if no server was known to offer it.
-    pub(super) fn told(&self, function: &str) -> String {
+    pub(super) fn lost_text(&self, function: &str) -> String {
         let lost = self.lost.get(function);
         lost.map_or_else(String::new, |(name, why)| format!(" any more: server '{name}' was lost ({why})"))
     }

@@ -16,7 +16,7 @@ use gridloom_base::{DatumId, NodeId};
 
 /// How often the agent was lost with a request in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct VainLosses {
+pub(super) struct LossCounter {
     count: u32,
     /// The agent that has it or had it last.
     agent: Option<NodeId>,
@@ -27,13 +27,13 @@ pub(super) struct VainLosses {
     may_kill: bool,
 }
 
-impl VainLosses {
+impl LossCounter {
     /// Records that it is sent to that agent. Returns false if it must not be sent, because it was lost too often.
     ///
     /// If an agent that had read it reconnects, only the connection was lost. If another one has replaced it, the
     /// agent may have crashed because of the request.
     #[must_use]
-    pub(super) fn asks(&mut self, agent: NodeId) -> bool {
+    pub(super) fn record_sent(&mut self, agent: NodeId) -> bool {
         if std::mem::take(&mut self.is_read) {
             self.may_kill = self.agent != Some(agent);
             if !self.may_kill {
@@ -77,44 +77,44 @@ impl VainLosses {
 
 /// A request to the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Asked {
-    Question(u64),
-    Place(DatumId),
+pub(super) enum CatalogRequest {
+    Request(u64),
+    Location(DatumId),
 }
 
 #[derive(Debug, Default)]
-struct Request {
-    vain: VainLosses,
+struct PendingRequest {
+    vain: LossCounter,
     /// True if it was sent on the current connection.
     is_sent: bool,
 }
 
 /// Requests to the catalog that it has not read or answered, as far as is known.
 #[derive(Debug, Default)]
-pub(super) struct Requests(BTreeMap<Asked, Request>);
+pub(super) struct PendingRequests(BTreeMap<CatalogRequest, PendingRequest>);
 
-impl Requests {
-    pub(super) fn remove(&mut self, asked: Asked) {
+impl PendingRequests {
+    pub(super) fn remove(&mut self, asked: CatalogRequest) {
         self.0.remove(&asked);
     }
 
-    pub(super) fn sent(&mut self, asked: Asked) {
+    pub(super) fn sent(&mut self, asked: CatalogRequest) {
         self.0.entry(asked).or_default().is_sent = true;
     }
 
-    pub(super) fn is_suspect(&self, asked: Asked) -> bool {
+    pub(super) fn is_suspect(&self, asked: CatalogRequest) -> bool {
         self.0.get(&asked).is_some_and(|request| request.vain.is_suspect())
     }
 
     /// Records that a ping was sent behind it.
-    pub(super) fn pinged(&mut self, asked: Asked, token: u64) {
+    pub(super) fn pinged(&mut self, asked: CatalogRequest, token: u64) {
         if let Some(request) = self.0.get_mut(&asked).filter(|request| request.is_sent) {
             request.vain.ping = Some(token);
         }
     }
 
     /// Handles the loss of the agent. Returns the requests that were lost too often.
-    pub(super) fn lose(&mut self) -> Vec<Asked> {
+    pub(super) fn lose(&mut self) -> Vec<CatalogRequest> {
         let mut given_up = Vec::new();
         for (asked, request) in &mut self.0 {
             if std::mem::take(&mut request.is_sent) && request.vain.lose() {
@@ -125,9 +125,10 @@ impl Requests {
     }
 
     /// Returns the suspects that are not sent, those with the fewest losses first.
-    pub(super) fn waiting_suspects(&self) -> Vec<Asked> {
+    pub(super) fn waiting_suspects(&self) -> Vec<CatalogRequest> {
         let waiting = self.0.iter().filter(|(_, request)| request.vain.is_suspect() && !request.is_sent);
-        let mut waiting: Vec<(u32, Asked)> = waiting.map(|(asked, request)| (request.vain.count, *asked)).collect();
+        let mut waiting: Vec<(u32, CatalogRequest)> =
+            waiting.map(|(asked, request)| (request.vain.count, *asked)).collect();
         waiting.sort_unstable();
         waiting.into_iter().map(|(_, asked)| asked).collect()
     }
@@ -152,8 +153,8 @@ mod tests {
 
     const AGENT: NodeId = NodeId(1);
 
-    fn lost(vain: &mut VainLosses, agent: NodeId, is_read: bool) -> bool {
-        assert!(vain.asks(agent));
+    fn lost(vain: &mut LossCounter, agent: NodeId, is_read: bool) -> bool {
+        assert!(vain.record_sent(agent));
         vain.ping = Some(7);
         if is_read {
             vain.answer(6);
@@ -165,32 +166,32 @@ mod tests {
 
     #[test]
     fn losses_before_it_is_read_are_counted() {
-        let mut vain = VainLosses::default();
+        let mut vain = LossCounter::default();
         let ends = [(); TASK_ATTEMPTS_MAX as usize].map(|()| lost(&mut vain, AGENT, false));
         assert_eq!(ends.iter().position(|is_end| *is_end), Some(TASK_ATTEMPTS_MAX as usize - 1));
     }
 
     #[test]
     fn losses_of_the_connection_alone_are_not() {
-        let mut vain = VainLosses::default();
+        let mut vain = LossCounter::default();
         assert!((0..3 * TASK_ATTEMPTS_MAX).all(|_| !lost(&mut vain, AGENT, true)));
-        assert!(vain.asks(AGENT));
+        assert!(vain.record_sent(AGENT));
     }
 
     #[test]
     fn an_agent_that_dies_of_it_is_counted() {
-        let mut vain = VainLosses::default();
+        let mut vain = LossCounter::default();
         for agent in 1..=u64::from(TASK_ATTEMPTS_MAX) {
             assert!(!lost(&mut vain, NodeId(agent), true), "it may be there again");
         }
-        assert!(!vain.asks(NodeId(99)));
+        assert!(!vain.record_sent(NodeId(99)));
     }
 
     /// Two requests are suspects. The first is read each time before the second is sent.
     #[test]
     fn a_ping_of_a_lost_connection_says_nothing() {
-        let [read, other] = [1, 2].map(Asked::Question);
-        let mut requests = Requests::default();
+        let [read, other] = [1, 2].map(CatalogRequest::Request);
+        let mut requests = PendingRequests::default();
         [read, other].into_iter().for_each(|asked| requests.sent(asked));
         assert!(requests.lose().is_empty());
         let mut given_up = Vec::new();
@@ -203,7 +204,7 @@ mod tests {
             given_up = requests.lose();
         }
         assert_eq!(given_up, [other]);
-        let mut vain = VainLosses::default();
+        let mut vain = LossCounter::default();
         assert!(!lost(&mut vain, AGENT, false));
         // An answer before it is sent again does not count. The agent has not sent its directory yet.
         vain.answer(9);
@@ -212,8 +213,9 @@ mod tests {
 
     #[test]
     fn losses_count_for_what_was_sent_alone() {
-        let (place, question) = (Asked::Place(DatumId { client: AGENT, serial: 1 }), Asked::Question(1));
-        let mut requests = Requests::default();
+        let (place, question) =
+            (CatalogRequest::Location(DatumId { client: AGENT, serial: 1 }), CatalogRequest::Request(1));
+        let mut requests = PendingRequests::default();
         requests.sent(place);
         for attempt in 1..=TASK_ATTEMPTS_MAX {
             requests.sent(question);
@@ -226,10 +228,10 @@ mod tests {
 
     #[test]
     fn the_next_suspect_waits_for_a_plan_that_may_kill_agents() {
-        let mut vain = VainLosses::default();
+        let mut vain = LossCounter::default();
         assert!(!lost(&mut vain, NodeId(1), true));
         for (agent, is_awaited) in [(2, true), (2, false), (3, true)] {
-            assert!(vain.asks(NodeId(agent)));
+            assert!(vain.record_sent(NodeId(agent)));
             vain.ping = Some(9);
             vain.answer(9);
             assert_eq!(vain.is_awaited(), is_awaited, "{agent}");
