@@ -21,7 +21,7 @@ RUST_API_LAYERS = [
     ("text_file", "value"),
     ("plan", "offer", "trace"),
     ("report", "local"),
-    ("attach", "simulate"),
+    ("simulate", "testbed_grid"),
     ("backend", "process"),
     ("session",),
     ("launch",),
@@ -304,7 +304,7 @@ def python_imports(package):
     return imports
 
 
-def upward(imports, layers):
+def upward_imports(imports, layers):
     """Imports of the same or a higher layer, but for those within a subpackage."""
     level = {name: i for i, names in enumerate(layers) for name in names}
     wrong = []
@@ -325,7 +325,7 @@ def circle_of(imports):
 def test_python_modules_import_only_downwards():
     imports = python_imports(PYTHON)
     assert {name for names in PYTHON_LAYERS for name in names} == {module.split(".")[0] for module in imports}
-    assert not upward(imports, PYTHON_LAYERS)
+    assert not upward_imports(imports, PYTHON_LAYERS)
 
 
 def test_python_modules_import_in_no_circle():
@@ -342,12 +342,12 @@ def test_the_check_of_python_imports_can_fail(tmp_path):
     (tmp_path / "low" / "two.py").write_text("from . import three\n")
     (tmp_path / "low" / "three.py").write_text("")
     layers = [("low",), ("high",), ("",)]
-    assert upward(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == []
+    assert upward_imports(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == []
     (tmp_path / "low" / "three.py").write_text("def f():\n    from ..high.one import one\n")
-    assert upward(python_imports(tmp_path), layers) == ["low.three imports high.one"]
+    assert upward_imports(python_imports(tmp_path), layers) == ["low.three imports high.one"]
     assert circle_of(python_imports(tmp_path)) == ["high.one", "low.three", "low.two"]
     (tmp_path / "low" / "three.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .two import two\n")
-    assert upward(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == ["low.three", "low.two"]
+    assert upward_imports(python_imports(tmp_path), layers) == [] and circle_of(python_imports(tmp_path)) == ["low.three", "low.two"]
 
 
 def test_the_core_touches_nothing_outside():

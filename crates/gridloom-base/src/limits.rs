@@ -125,7 +125,7 @@ pub const REFUSAL_BYTES_MAX: usize = 512;
 /// Initial time for which a server that failed to store a shared datum is not tried again. The time doubles with each
 /// failure.
 pub const KEEPER_RETRY_NS_MIN: u64 = HEARTBEAT_NS;
-/// Upper limit of [`KEEPER_RESTS_NS_MIN`]'s doubling. A disk that has free space again is noticed within this time.
+/// Upper limit of [`KEEPER_RETRY_NS_MIN`]'s doubling. A disk that has free space again is noticed within this time.
 pub const KEEPER_RETRY_NS_MAX: u64 = 600 * SECOND_NS;
 /// Requests at one agent that wait for names that do not exist yet.
 pub const NAME_WAITS_MAX: usize = 1 << 20;

@@ -162,8 +162,8 @@ unsafe extern "C" fn first_object(info: *mut libc::dl_phdr_info, _: usize, data:
         let start = (info.dlpi_addr as usize).wrapping_add(at);
         start..start + size
     };
-    // Excludes memory that the loader makes read-only after relocation, in whole pages.
-    // SAFETY: only queries the system.
+    // Excludes memory that the loader makes read-only after relocation, in whole pages. SAFETY: only queries the
+    // system.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).expect("the system has pages");
     let sealed = segments.iter().find(|segment| segment.p_type == libc::PT_GNU_RELRO);
     let sealed = sealed.map(|segment| place(segment.p_vaddr as usize, segment.p_memsz as usize));

@@ -3,7 +3,7 @@
 //! The allocator returns freed memory at its top to the system, and each page of a new buffer then costs a page fault.
 //! For a message of 200 kB these faults take several times as long as copying its bytes.
 //!
-//! **Limit:** [`SPARE_BUFFERS_MAX`] buffers of at most [`SPARE_BYTES_MAX`]. A buffer taken from the pool has at most
+//! **Limit:** [`POOLED_BUFFERS_MAX`] buffers of at most [`POOLED_BYTES_MAX`]. A buffer taken from the pool has at most
 //! twice the requested capacity, so that messages that wait for a long time do not hold more memory than that.
 
 use gridloom_base::limits::{POOLED_BUFFERS_MAX, POOLED_BYTES_MAX, POOLED_BYTES_MIN};

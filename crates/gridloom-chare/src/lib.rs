@@ -26,7 +26,7 @@
 //!    bound is paused for a while. Its element, control records and messages within an element continue.
 //!
 //! **Does not** use a clock, a socket or a thread. Its owner runs [`Element::step`] and carries the batches of
-//! [`Element::take_letter`] to [`Element::receive`] of their elements: each once, and not necessarily in order.
+//! [`Element::take_batch`] to [`Element::receive`] of their elements: each once, and not necessarily in order.
 //!
 //! | file | contents |
 //! |---|---|

@@ -9,8 +9,8 @@
 //! Source: F. Mattern, *Algorithms for distributed termination detection* (four counters), Distributed Computing 2, 1987.
 //!
 //! **Promise:** quiescence is never reported early, whatever the order in which records arrive. It is reported at the
-//! latest after the two waves that begin once the program is quiet.
-//! **Does not** count its own records, nor the end of the program.
+//! latest after the two waves that begin once the program is quiet. **Does not** count its own records, nor the end of
+//! the program.
 
 use serde::{Deserialize, Serialize};
 

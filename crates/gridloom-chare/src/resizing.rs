@@ -137,7 +137,7 @@ impl Element {
         self.core.checkpoints.resizing.owner = Some(owner);
     }
 
-    /// Returns the number of elements for which [`Element::take_saved`] saves, if it differs from the current number.
+    /// Returns the number of elements for which [`Element::take_part`] saves, if it differs from the current number.
     /// The owner of the first element then calls [`Element::renew`] instead of [`Element::go_on`].
     pub fn saves_for(&self) -> Option<u32> {
         self.core.checkpoints.resizing.resize_target

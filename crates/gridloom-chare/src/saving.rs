@@ -43,7 +43,7 @@ impl Core {
 }
 
 impl Element {
-    /// Enables checkpoints: for every n-th request of chares, the owner gets bytes from [`Element::take_saved`].
+    /// Enables checkpoints: for every n-th request of chares, the owner gets bytes from [`Element::take_part`].
     /// `next` is the number of the first checkpoint. Only needed on the first element.
     pub fn keep_checkpoints(&mut self, every: u64, next: u64) {
         (self.core.checkpoints.every, self.core.checkpoints.next) = (every, next);
@@ -79,7 +79,7 @@ impl Element {
         self.core.send_control(Pe(0), Control::SaveFailed { number, why });
     }
 
-    /// Returns the number of the checkpoint that [`Element::take_saved`] will return.
+    /// Returns the number of the checkpoint that [`Element::take_part`] will return.
     pub fn due_checkpoint(&self) -> Option<u64> {
         self.core.checkpoints.due
     }

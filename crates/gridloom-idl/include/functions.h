@@ -1,5 +1,5 @@
 /* The declarations of grpc_shared.h and omst.h for compiled bodies: the worker that loads their library sets the variable to its own
-   functions (gridloom-capi/src/grpc/hosted.rs). */
+   functions (gridloom-capi/src/grpc/worker_functions.rs). */
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -296,8 +296,7 @@ impl Signature {
         hash.byte(u8::from(self.work.is_some()));
         self.work.iter().for_each(|work| hash.expression(work));
         // A function without uses keeps the hash that it had before uses existed. The method is left out: nodes of
-        // version 46 do not
-        // know it.
+        // version 46 do not know it.
         for used in &self.uses {
             hash.text(used.kind.word());
             hash.text(&self.pattern(used));

@@ -42,8 +42,7 @@ pub enum BaseType {
     /// The content of a file, whose path the function receives (native functions). An empty text means no file.
     File,
     /// The content of a file that is open where the function runs (native functions), which receives a `FILE *`. An
-    /// empty text means
-    /// no file.
+    /// empty text means no file.
     Stream,
 }
 

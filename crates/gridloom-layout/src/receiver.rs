@@ -181,7 +181,7 @@ impl CheckedMessage<'_> {
     }
 
     /// Returns the message's values for a reader with little space: the first `elements` of each array, and
-    /// [`LAYOUT_SHOWN_FACTOR`] times as many elements in total and characters of a string.
+    /// [`LAYOUT_DISPLAY_FACTOR`] times as many elements in total and characters of a string.
     ///
     /// # Errors
     /// Those of [`Incoming::to_graph`].

@@ -92,8 +92,7 @@ impl<T: Message> MessageCodec<T> {
     }
 
     /// Same as [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently
-    /// can report the
-    /// differences, for this message and for later ones with the same declaration.
+    /// can report the differences, for this message and for later ones with the same declaration.
     ///
     /// # Errors
     /// Those of [`Typed::encode`].

@@ -167,8 +167,7 @@ pub struct Struct {
     /// True if there is no padding between and after the fields.
     pub packed: bool,
     /// True for a dynamic array: the fields are `T *data`, counted by `length`, `size_t length` and `size_t capacity`.
-    /// In a message
-    /// the capacity equals the length.
+    /// In a message the capacity equals the length.
     pub dynamic: bool,
 }
 

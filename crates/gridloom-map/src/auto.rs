@@ -19,7 +19,7 @@
 //!
 //! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks ([`JUDGED_TASKS_MAX`] with contention), only `heft` makes an initial
 //! plan, since the time of the other members grows with the square of the number of tasks. If plans are not evaluated with
-//! contention ([`can_judge`]), a group gets the plan of a contention-free mapper, with the times of that mapper.
+//! contention ([`can_evaluate`]), a group gets the plan of a contention-free mapper, with the times of that mapper.
 //!
 //! For measurements, run `gridloom map --baseline`.
 

@@ -72,8 +72,7 @@ struct Partial {
 
 impl<'p> Exact<'p> {
     /// Prepares to visit up to `nodes` partial plans. Returns `None` if plans depend on the order of placing, or there
-    /// are too many
-    /// tasks. No plan ends before `bound_s`.
+    /// are too many tasks. No plan ends before `bound_s`.
     pub fn new(problem: &'p Problem, nodes: u64, bound_s: f64) -> Option<Exact<'p>> {
         let (tasks, servers) = (problem.task_count(), problem.client());
         if tasks > TASKS_MAX || !(0..problem.data().len()).all(|datum| has_fixed_arrival(problem, datum)) {

@@ -211,7 +211,7 @@ fn longest(outcome: &Outcome) -> DecidingFactor {
 }
 
 /// Returns the factor that makes the task end later there than here, or earlier if it ends earlier. If that factor does not
-/// explain the difference in makespan, returns [`Decides::Behind`].
+/// explain the difference in makespan, returns [`DecidingFactor::Successors`].
 fn difference(there: &Outcome, here: &Outcome) -> DecidingFactor {
     let tolerance_s = TOLERANCE * here.makespan_s;
     let (by_makespan_s, by_end_s) = (there.makespan_s - here.makespan_s, there.end_s - here.end_s);

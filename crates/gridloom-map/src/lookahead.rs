@@ -64,8 +64,7 @@ struct Child {
 
 impl Ahead<'_> {
     /// Returns the server for a task. Among servers equally good for its readers, it is the one where the task ends
-    /// first, then the
-    /// first.
+    /// first, then the first.
     fn best(&mut self, schedule: &mut Schedule, task: usize) -> usize {
         self.find_children(schedule, task);
         if self.children.is_empty() {

@@ -59,8 +59,7 @@ const OUTSIDE: u32 = u32::MAX;
 
 impl PairsEvaluator {
     /// Builds the tables of a problem; `None` if a datum has several readers, a server has several slots, or a source
-    /// is not at the
-    /// client.
+    /// is not at the client.
     pub fn new(problem: &Problem) -> Option<PairsEvaluator> {
         let (tasks, servers, client) = (problem.task_count(), problem.client(), problem.client());
         let is_simple = problem.data().iter().all(|datum| datum.readers <= 1)

@@ -243,8 +243,7 @@ impl Problem {
     }
 
     /// True if that place is a stateless server: each task gets its own copy of each input from the client, and all
-    /// results are sent
-    /// to the client.
+    /// results are sent to the client.
     pub fn is_stateless(&self, place: usize) -> bool {
         self.servers.get(place).is_some_and(|server| server.is_stateless)
     }
@@ -355,8 +354,7 @@ impl Problem {
     }
 
     /// Seconds to move `size_bytes` directly from one place to another: latency + size / bandwidth; 0 to itself,
-    /// infinite if the two
-    /// cannot talk, and infinite from a stateless server to itself.
+    /// infinite if the two cannot talk, and infinite from a stateless server to itself.
     pub fn link_seconds(&self, from: usize, to: usize, size_bytes: u64) -> f64 {
         self.links[from * (self.servers.len() + 1) + to].seconds(size_bytes)
     }
@@ -392,8 +390,7 @@ impl Problem {
     }
 
     /// True if other places may receive a datum from a place to which it was copied, in plans of real groups. Neither
-    /// the client nor
-    /// stateless servers are such places.
+    /// the client nor stateless servers are such places.
     pub fn may_forward(&self, datum: usize, place: usize) -> bool {
         let may_pass = place != self.client() && !self.is_stateless(place);
         may_pass && !self.is_sent_by_first_holders(datum) && self.has_contention && !self.has_exact_figures
@@ -424,11 +421,10 @@ impl Problem {
 
     /// The part of a datum by which a server that forwards it lags behind its own source.
     ///
-    /// A chain of `n` servers is `n (l + p / b)` behind one transfer, with parts of `p` bytes. The two trees of `swarm` are
-    /// `d (l + 2 p / b)` behind, with `d` the logarithm of `n` to the base 2. NICs carry the same load in both. So a plan models a
-    /// chain with parts of `2 p d / n` bytes. `auto` takes the better of the two if functions get the datum by its
-    /// name. Data whose
-    /// sources are named in a plan are sent in a chain.
+    /// A chain of `n` servers is `n (l + p / b)` behind one transfer, with parts of `p` bytes. The two trees of `swarm`
+    /// are `d (l + 2 p / b)` behind, with `d` the logarithm of `n` to the base 2. NICs carry the same load in both. So
+    /// a plan models a chain with parts of `2 p d / n` bytes. `auto` takes the better of the two if functions get the
+    /// datum by its name. Data whose sources are named in a plan are sent in a chain.
     pub(super) fn part_bytes(&self, datum: usize) -> u64 {
         let Datum { method, size_bytes, readers, ref name, .. } = self.data[datum];
         let chain_bytes = PARTS.part_bytes(size_bytes);
@@ -456,8 +452,7 @@ impl Problem {
     }
 
     /// Links from a place to all places. The link to itself has no latency, except for stateless servers. Latency is
-    /// infinite if the
-    /// two cannot talk.
+    /// infinite if the two cannot talk.
     pub fn links_from(&self, place: usize) -> &[LinkEstimate] {
         let places = self.servers.len() + 1;
         &self.links[place * places..(place + 1) * places]

@@ -174,10 +174,10 @@ impl<'p> Schedule<'p> {
         }
     }
 
-    /// Returns the server on which a task ends earliest, the first of several. The transfer to the client counts too, for results
-    /// that only the client awaits. With `slack`, servers that are later by no more than `slack` times the task's
-    /// shortest duration
-    /// count as equal. Among those, the server with the fewest bytes to move is chosen, then the earliest, then the first.
+    /// Returns the server on which a task ends earliest, the first of several. The transfer to the client counts too,
+    /// for results that only the client awaits. With `slack`, servers that are later by no more than `slack` times the
+    /// task's shortest duration count as equal. Among those, the server with the fewest bytes to move is chosen, then
+    /// the earliest, then the first.
     ///
     /// # Panics
     /// If a task that it depends on has not been placed.

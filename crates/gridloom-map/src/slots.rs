@@ -21,8 +21,7 @@ const BLOCK_GAPS_MAX: usize = 64;
 pub struct Slots {
     capacity: u32,
     /// Number of slots in use from each time until the next. Keys are the bits of non-negative times, so they are
-    /// ordered. Not kept
-    /// for a single slot, which the gaps describe completely.
+    /// ordered. Not kept for a single slot, which the gaps describe completely.
     taken: BTreeMap<u64, u32>,
     gaps: Gaps,
 }

@@ -288,7 +288,7 @@ fn on_disk_bytes(payload: &Payload) -> u64 {
 }
 
 impl Incoming<'_> {
-    /// Keeps a complete datum registered until it is in the store ([`Store::end_coming`]).
+    /// Keeps a complete datum registered until it is in the store ([`Store::end_incoming`]).
     pub fn keep(self) {
         std::mem::forget(self);
     }

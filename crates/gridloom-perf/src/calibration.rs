@@ -105,8 +105,7 @@ impl Calibration {
     }
 
     /// Returns the position of the next call, from 0 to 1; `None` if the goal is reached, or cannot be. `size_of`
-    /// returns the size of
-    /// the call at a position.
+    /// returns the size of the call at a position.
     pub fn next(&mut self, size_of: &dyn Fn(f64) -> f64) -> Option<f64> {
         if self.current.is_none() {
             self.current = self.next_of_first_pass(size_of).or_else(|| self.bisect(size_of));
@@ -167,9 +166,8 @@ impl Calibration {
         for sample in &self.samples {
             let point = sample.point();
             reached.spread = reached.spread.max(point.spread_s / point.seconds);
-            // The uncertainty of a time, and the change that monotonicity makes to it, are errors as well. For calls
-            // so short that their
-            // times do not matter both are noise.
+            // The uncertainty of a time, and the change that monotonicity makes to it, are errors as well. For calls so
+            // short that their times do not matter both are noise.
             if point.seconds < PACE_CALL_S_MIN {
                 continue;
             }

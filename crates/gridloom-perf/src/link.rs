@@ -71,8 +71,7 @@ pub struct LinkModel {
 
 impl LinkModel {
     /// Adds a first probe, made when two servers met, possibly while other probes were running. The best one counts
-    /// until there are
-    /// measurements made one at a time.
+    /// until there are measurements made one at a time.
     pub fn add_first_probe(&mut self, now: Time, link: LinkEstimate) {
         if self.bandwidth.count() > 0 {
             return;
@@ -101,9 +100,8 @@ impl LinkModel {
         }
     }
 
-    /// Adds a probe during which data may have moved over `others` links that share a NIC or a path with this one:
-    /// each may have used
-    /// as much bandwidth as the probe.
+    /// Adds a probe during which data may have moved over `others` links that share a NIC or a path with this one: each
+    /// may have used as much bandwidth as the probe.
     pub fn add_concurrent_probe(&mut self, now: Time, link: LinkEstimate, others: usize) {
         let at_most = link.bandwidth * (1 + others) as f64;
         match self.bandwidth.forecast() {
@@ -164,9 +162,8 @@ impl LinkModel {
         self.bandwidth.count() > 0 || self.is_confirmed
     }
 
-    /// True if it was ever measured from end to end. A transfer is measured by its receiver from first byte to last.
-    /// If the receiver
-    /// starts late, it reads from a buffer faster than from any link.
+    /// True if it was ever measured from end to end. A transfer is measured by its receiver from first byte to last. If
+    /// the receiver starts late, it reads from a buffer faster than from any link.
     fn has_probe(&self) -> bool {
         self.latency.count() > 0
     }
@@ -249,8 +246,7 @@ impl LinkModel {
     }
 
     /// Returns the factor by which its bandwidth has changed from `bandwidth`; `None` unless the factor is large and
-    /// confirmed by the
-    /// last two measurements.
+    /// confirmed by the last two measurements.
     pub fn change_from(&self, bandwidth: f64) -> Option<f64> {
         let change = self.bandwidth.forecast()? / bandwidth;
         let agrees = |value: f64| is_change(value / bandwidth) && (value > bandwidth) == (change > 1.0);

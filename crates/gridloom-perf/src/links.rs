@@ -110,8 +110,7 @@ impl<P: Ord + Clone> Links<P> {
     }
 
     /// Learns from transfers that have waited long enough. Returns the pairs whose models may have changed, and the
-    /// time of the next
-    /// call.
+    /// time of the next call.
     pub fn learn_waiting(&mut self, now: Time) -> (Vec<(P, P)>, Option<Time>) {
         let mut changed = Vec::new();
         let is_due = |(_, told): &(CompletedTransfer<P>, Time)| now.since(*told) >= TRAFFIC_SETTLES_NS;

@@ -164,8 +164,7 @@ impl<'a, P: Ord> Links<'a, P> {
     }
 
     /// Returns the site of each place: the one to which most of its links are wide. One link that was measured beside
-    /// other data, and
-    /// so looks narrow, does not split a site.
+    /// other data, and so looks narrow, does not split a site.
     fn sites(&self) -> BTreeMap<&'a P, usize> {
         let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
         for (pair, bandwidth) in self.bandwidths {

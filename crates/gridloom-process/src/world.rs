@@ -7,7 +7,7 @@
 //!    close it.
 //! 3. `receive` returns messages that have arrived, the earliest first, before it checks the time. With a time limit
 //!    it returns `None` at the limit and not before.
-//! 4. `send` returns when the message has been queued for the connection; it waits while more than [`SEND_BYTES_MAX`]
+//! 4. `send` returns when the message has been queued for the connection; it waits while more than [`SEND_QUEUE_BYTES_MAX`]
 //!    of that connection are in flight. `offer` never waits: it returns the message instead. A message that it took is
 //!    sent while the process sends, receives, sleeps or closes.
 //! 5. A message of `urge` overtakes every message of `send` and `offer` that is queued at its sender and has not begun.
@@ -15,7 +15,7 @@
 //!    a duration.
 //! 7. Every call may fail with [`ProcessError::Ended`]: the world is shutting down, and the code must return.
 //!
-//! [`SEND_BYTES_MAX`]: gridloom_base::limits::SEND_BYTES_MAX
+//! [`SEND_QUEUE_BYTES_MAX`]: gridloom_base::limits::SEND_QUEUE_BYTES_MAX
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Processes that exchange messages. Callbacks, message types and timers are implemented in Python, in `gridloom/process.py`.
+//! Processes that exchange messages. Callbacks, message types and timers are implemented in Python, in `gridloom/processes/`.
 //!
 //! **Invariant:** a process's calls release the GIL, so that in simulation another thread can take its turn.
 

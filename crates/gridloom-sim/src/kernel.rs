@@ -1,6 +1,6 @@
 //! The kernel of a simulation: its clock, the queue of scheduled events, the flows, and the platform's profiles.
 //!
-//! The other parts of a simulation use the kernel to read the time, to queue future events ([`Occurrence`]) and to
+//! The other parts of a simulation use the kernel to read the time, to queue future events ([`ScheduledEvent`]) and to
 //! start flows ([`Purpose`]). [`Kernel::next`] returns the next event.
 //!
 //! **Order at one date:** profile changes, then ends of flows, then queued events in the order in which they were

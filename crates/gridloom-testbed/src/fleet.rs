@@ -4,11 +4,11 @@
 //! runs it, for processes on their hosts. The caller defines how a process starts; this loop decides when, and reports
 //! its end.
 //!
-//! **Invariants:** as in simulation, a process never starts if its kill time is not after its start. After an
-//! interrupt or a request to end, nothing starts any more, and the status is 128 plus the signal's number. The kernel
-//! kills the remaining processes when the thread of the loop ends. A process ended by [`Limits`] gets SIGTERM first,
-//! and is killed after [`END_GRACE`].
-//! **Limit:** descendants of a killed process may still print; the loop waits for their output until [`OUTPUT_TIMEOUT`].
+//! **Invariants:** as in simulation, a process never starts if its kill time is not after its start. After an interrupt
+//! or a request to end, nothing starts any more, and the status is 128 plus the signal's number. The kernel kills the
+//! remaining processes when the thread of the loop ends. A process ended by [`Limits`] gets SIGTERM first, and is
+//! killed after [`END_GRACE`]. **Limit:** descendants of a killed process may still print; the loop waits for their
+//! output until [`OUTPUT_TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};

@@ -1,7 +1,7 @@
 //! Objects of classes: state on a server, and methods that share it.
 //!
 //! Each object is a process of its own on one server. Its methods run one at a time, in the order of the calls, and at most once.
-//! If the process or the server is lost, so is the object, and further calls fail ([`TaskError::ObjectLost`],
+//! If the process or the server is lost, so is the object, and further calls fail ([`TaskError::ObjectMissing`],
 //! [`TaskError::ServerLost`]).
 
 use std::sync::Arc;

@@ -169,8 +169,8 @@ impl<'a> SharedData<'a> {
     }
 
     /// Returns a handle for the current version of a name: an argument of calls, which fetch it from servers that have
-    /// it. Waits like
-    /// [`SharedData::get`]. The version exists while the handle lives. Inside a function it is copied to the function's server.
+    /// it. Waits like [`SharedData::get`]. The version exists while the handle lives. Inside a function it is copied to
+    /// the function's server.
     ///
     /// # Errors
     /// As for [`SharedData::get`].

@@ -63,7 +63,7 @@ impl CProblem {
     /// # Safety
     /// The heuristic that was given this is running.
     pub(super) unsafe fn problem(&self) -> &Problem {
-        // SAFETY: promised by the caller: it belongs to a `Laid`, which borrows the problem.
+        // SAFETY: promised by the caller: it belongs to a `ProblemArrays`, which borrows the problem.
         unsafe { &*self.links }
     }
 }

@@ -27,7 +27,7 @@ pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
 
-/// Kills a process that runs longer than [`WITHIN`], so that waits for it or for its output end.
+/// Kills a process that runs longer than [`WAIT_LIMIT`], so that waits for it or for its output end.
 pub struct ProcessTimeout {
     ended: Option<Sender<()>>,
     guard: Option<JoinHandle<bool>>,

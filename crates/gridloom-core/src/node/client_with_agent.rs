@@ -13,8 +13,8 @@
 //! know nothing of each other's plans: servers run calls in the order in which they arrive.
 //!
 //! **Invariants.** A given address that does not lead to a connected server is dialled once per heartbeat. For each
-//! address an event reports that it leads to a server that is used ([`Event::Reached`]) or why not
-//! ([`Event::NotReached`]), even if it is the second address of a server. A server that was refused because of another
+//! address an event reports that it leads to a server that is used ([`Event::ServerReached`]) or why not
+//! ([`Event::ServerNotReached`]), even if it is the second address of a server. A server that was refused because of another
 //! one is asked again when a server is lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

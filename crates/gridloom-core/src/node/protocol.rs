@@ -72,7 +72,7 @@ impl MapJob {
     /// Maps the group.
     ///
     /// # Errors
-    /// Those of [`MapBy::map`].
+    /// Those of [`MappingMethod::map`].
     pub fn map(&self, stop: Stop) -> Result<Plan, MapError> {
         let MapRequest { group, outline, heuristic, .. } = &self.request;
         heuristic.map(outline, &self.grid, group.client, stop)
@@ -257,7 +257,7 @@ pub enum Command {
         group: Group,
         /// The heuristic to use.
         heuristic: MappingMethod,
-        /// The tasks of the group are submitted one by one with `Follow`. Their servers are reserved for the group
+        /// The tasks of the group are submitted one by one with `RunPlanned`. Their servers are reserved for the group
         /// until `EndPlan`.
         is_incremental: bool,
     },
@@ -277,7 +277,7 @@ pub enum Command {
     },
     /// No more tasks of a planned and followed group will be submitted.
     EndPlan { group: GroupId },
-    /// Bring a datum to the client. Ends in `DatumHere` or `DatumLost`.
+    /// Bring a datum to the client. Ends in `DatumAvailable` or `DatumLost`.
     Get { datum: DatumId },
     /// The program no longer needs these data.
     Release { data: Vec<DatumId> },

@@ -10,9 +10,8 @@ pub struct Choice {
     pub servers: Vec<u32>,
     /// All tasks; each server runs its own in this order.
     pub order: Vec<u32>,
-    /// The place to copy a datum from, by datum and destination. A missing entry means the server that makes it, or
-    /// the first place
-    /// that holds it.
+    /// The place to copy a datum from, by datum and destination. A missing entry means the server that makes it, or the
+    /// first place that holds it.
     pub sources: BTreeMap<(u32, u32), u32>,
 }
 

@@ -1,6 +1,6 @@
 //! Finds the best choice within a budget: many list schedules, then changes of the best one, each evaluated by a run.
 //!
-//! 1. List schedules ([`Lister`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in
+//! 1. List schedules ([`ListScheduler`]): tasks by upward rank, with and without communication, on the first 1, 2, 3 … servers in
 //!    order of speed, of the bandwidth of the client's link, and of the time that the server would need for the whole group;
 //!    and the choices handed in.
 //! 2. The best of them with data that have several readers sent in rings ([`in_rings`]). The final best choice is tried with

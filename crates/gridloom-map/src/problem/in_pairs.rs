@@ -13,8 +13,7 @@ use super::{Datum, LinkEstimate, NO_LINK, Problem, Task};
 
 impl Problem {
     /// Returns the same tasks on the same servers in pairs. With `with_client`, data that the client holds are sent
-    /// from there, and
-    /// wanted data are sent there.
+    /// from there, and wanted data are sent there.
     pub(crate) fn in_pairs(&self, with_client: bool) -> Problem {
         let count = self.task_count();
         let mut made = Made { data: Vec::new(), holders: Vec::new() };

@@ -21,8 +21,7 @@ impl Problem {
                 return Err(bad_server(server, format!("a slot is busy for {busy} s")));
             }
             // The group can use no more slots than it has tasks: those that are free first. So memory stays bounded,
-            // whatever number of
-            // slots a server states. Adding 0 turns -0 into 0: the bits of -0 would sort last.
+            // whatever number of slots a server states. Adding 0 turns -0 into 0: the bits of -0 would sort last.
             let stated = server.busy_s.iter().take(server.slots as usize).map(|busy| busy.max(0.0) + 0.0);
             let mut busy_s: Vec<f64> = stated.collect();
             let slots = server.slots.min(tasks.max(1) as u32);

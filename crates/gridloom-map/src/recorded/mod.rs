@@ -143,9 +143,8 @@ impl Case<'_> {
     }
 
     /// Returns a lower bound on the makespan by this model: the larger of the critical path on the fastest server and
-    /// the total work
-    /// over the sum of speeds. Except for [`Model::M0`], outside inputs and results count in the critical path, over the client's
-    /// best link.
+    /// the total work over the sum of speeds. Except for [`Model::M0`], outside inputs and results count in the
+    /// critical path, over the client's best link.
     pub fn lower_bound_s(&self) -> f64 {
         let (workflow, servers) = (self.workflow, self.servers);
         let shortest_s = |work_s: f64| {

@@ -189,8 +189,7 @@ impl RecordedPlan {
     }
 
     /// Separates tasks of a server that start at the same time because some take no time. If ties would not give their
-    /// order, their
-    /// starts are moved apart by the smallest representable step.
+    /// order, their starts are moved apart by the smallest representable step.
     pub(super) fn separate_starts(&mut self, order: &[u32], workflow: &Workflow) {
         let mut before: BTreeMap<u32, u32> = BTreeMap::new();
         for task in order {

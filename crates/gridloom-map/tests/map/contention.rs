@@ -57,8 +57,7 @@ fn two_copies_share_the_clients_card_and_a_relay_passes_through_it() {
     let choice = Choice { servers: vec![0, 1, 1], order: vec![0, 1, 2], sources: BTreeMap::new() };
     let outcome = judge.run(&choice, f64::INFINITY).unwrap().unwrap().clone();
     // The NIC of 1,000 bytes/s serves two at 500 each until both have 10,000; x is sent at 1,000 to the client, at 500
-    // from it, and
-    // the result at 500 to it.
+    // from it, and the result at 500 to it.
     assert_eq!(outcome.start_s, [20.0, 20.0, 36.0]);
     assert_eq!(outcome.makespan_s, 39.0);
     let ways: Vec<(u32, u32)> = outcome.copies.iter().map(|copy| (copy.from, copy.to)).collect();
@@ -175,8 +174,8 @@ fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
     let choice = Choice { servers: vec![0; 4], order: vec![0, 1, 2, 3], sources: BTreeMap::new() };
     let outcome = ContentionEvaluator::new(&problem).run(&choice, f64::INFINITY).unwrap().unwrap().clone();
     // Another group's task runs until 4. Until then each task has a third, so that 4/3 of each are done. From then on
-    // three of this
-    // group's tasks run; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a half, and the last alone.
+    // three of this group's tasks run; the first two have 2/3 left, the third 2: 2 s more at a third, then two at a
+    // half, and the last alone.
     assert_eq!(outcome.start_s, [0.0, 0.0, 4.0, 6.0]);
     let ends = [6.0, 6.0, 4.0 + 2.0 + 2.0 * 4.0 / 3.0, 0.0];
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;

@@ -7,7 +7,7 @@
 //!     ▲                                        streams  (bulk)
 //!     └──────── updates of each part ◀──────── workers  (slots), timers, mappings
 //! ```
-//! The parts do not know each other: each reports updates, which this file forwards (`lift`).
+//! The parts do not know each other: each reports updates, which this file forwards (`forward_updates`).
 //!
 //! **Invariants:** an input that results from performing an effect waits in `pending` until the preceding effects are
 //! performed, so the state machine is never entered recursively; frames queued in a turn are written at its end

@@ -1,8 +1,8 @@
 //! The key of a node. The node's identifier is derived from it, so that nobody else can use that identifier.
 //!
 //! A node creates an Ed25519 key when it starts and signs each handshake with it. Nodes of one grid share the secret;
-//! the key distinguishes them.
-//! **Limit:** an identifier has 64 bits. To obtain the identifier of a given node, an attacker has to try 2^64 keys.
+//! the key distinguishes them. **Limit:** an identifier has 64 bits. To obtain the identifier of a given node, an
+//! attacker has to try 2^64 keys.
 
 use std::io;
 use std::sync::Arc;

@@ -198,8 +198,7 @@ impl Jobs {
     /// returns for its token.
     ///
     /// # Errors
-    /// If the epoll rejects a descriptor.
-    /// If the epoll refuses a descriptor.
+    /// If the epoll rejects a descriptor. If the epoll refuses a descriptor.
     pub fn register_with(&mut self, epoll: BorrowedFd<'_>, data: impl Fn(WorkerToken) -> u64) -> std::io::Result<()> {
         self.pool.register_with(epoll, data)
     }
@@ -344,7 +343,7 @@ impl Jobs {
         Ok(token)
     }
 
-    /// Checks whether a worker has ended. [`fate`] decides what happens to its tasks.
+    /// Checks whether a worker has ended. [`disposition`] decides what happens to its tasks.
     fn handle_worker_end(&mut self, token: WorkerToken, closed: bool) {
         let Some((mut link, death)) = self.pool.reap(token, closed) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);

@@ -11,7 +11,7 @@
 //!
 //! **Guarantees:** those of `gridloom_process`; a frame that violates its limits closes its connection and nothing else.
 //! **Limit:** messages that have arrived and were not received yet are stored without a bound while the process waits
-//! to send. A few buffers are kept for reuse (`gridloom_channel::Spares`).
+//! to send. A few buffers are kept for reuse (`gridloom_channel::BufferPool`).
 
 mod acceptor;
 mod gang;

@@ -11,9 +11,8 @@
 //!
 //! **Sleep:** a side that has nothing to do sets its sleep word, checks once more, and then sleeps. The other side
 //! checks that word after each change and rings. Both use a fence in between, so that at least one of the two sees the
-//! other's word.
-//! **Guarantee:** whatever the other process writes here, nothing outside the ring is accessed, and an invalid run is an error.
-//! **Does not**: wait, or know how the other side is woken ([`super::stream`]).
+//! other's word. **Guarantee:** whatever the other process writes here, nothing outside the ring is accessed, and an
+//! invalid run is an error. **Does not**: wait, or know how the other side is woken ([`super::stream`]).
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //!
 //! **Guarantee:** a message is moved, not copied, and needs no system call unless its receiver sleeps. A thread that
 //! ends, also by a panic, closes its connections after its messages. From then on it cannot be dialled.
-//! **Limit:** [`SEND_BYTES_MAX`] in flight per connection and direction, as for other connections.
+//! **Limit:** [`SEND_QUEUE_BYTES_MAX`] in flight per connection and direction, as for other connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;

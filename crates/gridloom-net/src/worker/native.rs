@@ -74,7 +74,7 @@ fn set_query_variables(library: &os::Library, variables: &[LibraryVariable]) {
         }
     }
     for (name, answer) in QUERIES {
-        // SAFETY: if a library has a variable of this name, it has this type (`ANSWERS`).
+        // SAFETY: if a library has a variable of this name, it has this type (`QUERIES`).
         if let Ok(place) = unsafe { library.get::<*mut Option<QueryFn>>(name) } {
             // SAFETY: as above; no function of the library runs yet.
             unsafe { place.write(Some(answer)) };
@@ -98,8 +98,8 @@ impl Functions for Native {
         self.scratch.clone_from(&setup.scratch);
         for path in &setup.libraries {
             // SAFETY: loading runs the library's initialisers. The server's operator chose the library, and this
-            // process exists to run its code.
-            // All symbols are resolved now, so that a missing one is noticed here and not in the middle of a call.
+            // process exists to run its code. All symbols are resolved now, so that a missing one is noticed here and
+            // not in the middle of a call.
             let library = unsafe { os::Library::open(Some(path), os::RTLD_NOW | os::RTLD_LOCAL) };
             let library = library.inspect(|library| set_query_variables(library, &self.variables));
             self.libraries.push((path.clone(), library.map(Library::from).map_err(|error| reason(&error))));

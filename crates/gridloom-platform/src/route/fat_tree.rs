@@ -171,8 +171,7 @@ impl FatTree {
         for child in 0..starts[levels] {
             let level = self.nodes[child].level;
             // The parents have the child's label, except for the digit of its level, which runs over its parents: one
-            // parent per value, a
-            // fixed number of nodes apart. The first digit of a label changes first.
+            // parent per value, a fixed number of nodes apart. The first digit of a label changes first.
             let label = &self.nodes[child].label;
             let apart: usize = self.parents[..level].iter().product();
             let digit = |j: usize| if j == level { 0 } else { label[j] };

@@ -11,9 +11,8 @@
 //! filter knows no clock and no connection, and works the same for a socket, shared memory and a simulated link.
 //! Between sites of a grid there are byte streams instead of messages, where filters only compute times ([`Times`]).
 //!
-//! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is
-//! not touched.
-//! **Does not do:** urgent messages, and a connection's own traffic (its probes, its end).
+//! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is not
+//! touched. **Does not do:** urgent messages, and a connection's own traffic (its probes, its end).
 
 mod compress;
 mod delay;

@@ -9,10 +9,9 @@
 //! [`Chain::connections`](super::Chain::connections) returns, and numbers their messages by [`Stripes`].
 //!
 //! **Promise:** messages are delivered once each, in the order in which they were numbered, from whichever connection
-//! they arrive on.
-//! **Limit:** none here. A message of 1 GiB may still be in transfer when all later ones have arrived, so those wait
-//! for it. The owner of the connections limits the bytes in flight. After their end, [`Stripes::missing`] returns a
-//! message that was lost.
+//! they arrive on. **Limit:** none here. A message of 1 GiB may still be in transfer when all later ones have arrived,
+//! so those wait for it. The owner of the connections limits the bytes in flight. After their end, [`Stripes::missing`]
+//! returns a message that was lost.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Typed messages of Python processes: objects of message classes, encoded like C structs in this machine's memory layout,
-//! and decoded from it. `gridloom/_declare.py` turns classes into C declarations; this module does the work for each message.
+//! and decoded from it. `gridloom/messages/declare.py` turns classes into C declarations; this module does the work for each message.
 //!
 //! | file | content |
 //! |---|---|

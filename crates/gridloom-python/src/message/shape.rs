@@ -1,5 +1,5 @@
 //! Memory layout of the fields of Python classes. It is determined once for a class, from its C declaration and from
-//! the descriptions of fields by `gridloom/_declare.py`.
+//! the descriptions of fields by `gridloom/messages/declare.py`.
 
 use std::collections::BTreeMap;
 

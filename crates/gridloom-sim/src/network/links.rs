@@ -243,7 +243,7 @@ impl Links {
     }
 
     /// Starts the next flows of a direction if its route is open: one of the complete cargo, and up to
-    /// [`PASSED_ON_MAX`] that the sender is still receiving.
+    /// [`FORWARDS_MAX`] that the sender is still receiving.
     fn start_next(&mut self, kernel: &mut Kernel, routes: &mut Routes, pair: (NodeId, NodeId)) {
         while self.start_one(kernel, routes, pair) {}
     }

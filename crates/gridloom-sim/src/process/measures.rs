@@ -1,4 +1,4 @@
-//! The charge for the time of a measured block. An implementation of [`Measures`] decides: it records the time, or
+//! The charge for the time of a measured block. An implementation of [`BlockCharges`] decides: it records the time, or
 //! takes it from an earlier run.
 //!
 //! Measured times of the real machine are the only thing in a simulation that differs between runs; this trait allows

@@ -1,7 +1,7 @@
 //! Configures interfaces and addresses through rtnetlink: four requests, encoded here so that no `ip` program is needed.
 //!
-//! Each function acts in the network namespace of the calling thread.
-//! Source: rtnetlink(7), `linux/if_link.h`, `linux/veth.h`.
+//! Each function acts in the network namespace of the calling thread. Source: rtnetlink(7), `linux/if_link.h`,
+//! `linux/veth.h`.
 
 use std::io;
 use std::net::Ipv4Addr;

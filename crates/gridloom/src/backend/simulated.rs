@@ -1,7 +1,7 @@
 //! A client of a simulation, in virtual time.
 //!
 //! In a program's own simulation, time advances when its client waits. In the simulation of a deployment's processes many clients
-//! share one grid ([`SharedGrid`]), and a client that waits yields its process's turn.
+//! share one grid ([`SharedSimGrid`]), and a client that waits yields its process's turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

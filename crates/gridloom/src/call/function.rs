@@ -167,8 +167,8 @@ impl Function {
     }
 
     /// Returns the function with calls that repeat an earlier plain call of this session, given by the serial of its
-    /// [`Pending::task`]. They may put
-    /// the same data under the same names again. Every repetition refers to the first call.
+    /// [`Pending::task`]. They may put the same data under the same names again. Every repetition refers to the first
+    /// call.
     pub fn repeating(self, first_serial: u64) -> Function {
         Function { repeats: Some(first_serial), ..self }
     }

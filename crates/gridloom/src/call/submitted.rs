@@ -13,7 +13,7 @@ use crate::launch::Parts;
 use crate::session::{CallEnd, Session};
 
 /// A submitted call of a group. It belongs to a declared group ([`Group::submit`](crate::Group::submit)), or is a group of its own with results
-/// that stay where they are made ([`Function::submit_kept`](crate::Function::submit_kept)).
+/// that stay where they are made ([`Function::submit_remote`](crate::Function::submit_remote)).
 #[derive(Clone, Debug)]
 pub struct Submitted {
     session: Session,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::DataError;
 
-/// A file written under a temporary name beside its path. Dropping it before [`NewFile::place`] removes it.
+/// A file written under a temporary name beside its path. Dropping it before [`PendingFile::place`] removes it.
 pub struct PendingFile {
     /// The temporary path; `None` if the file was written in place: a device or a pipe, which renaming would replace.
     beside: Option<PathBuf>,

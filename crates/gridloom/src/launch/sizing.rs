@@ -15,7 +15,7 @@ pub enum Regroup {
     /// A fixed number, from 1 to [`REGROUP_BODIES_MAX`].
     Fixed(usize),
     /// One at first, doubling each time up to [`REGROUP_BODIES_MAX`]. Halves when execution deviates from the plan
-    /// ([`LEFT_PLAN`]), or when mapping takes a large part of the time ([`MAP_PART`]) and increasingly long for each body.
+    /// ([`DEVIATION_FACTOR`]), or when mapping takes a large part of the time ([`MAP_FRACTION_MAX`]) and increasingly long for each body.
     Auto,
 }
 

@@ -26,7 +26,7 @@ const OTHER_LETTERS: [&str; 3] = ["-a", "-M", "-W"];
 const OTHER_VARIABLES: [&str; 3] = ["SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_WAIT"];
 /// A script that runs as long as its allocation.
 const SCRIPT: &str = "sleep infinity";
-/// Interval between requests to Slurm, at first and after [`SOON`].
+/// Interval between requests to Slurm, at first and after [`FAST_POLL_TIME`].
 const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(10)];
 /// Many jobs start within this time.
 const FAST_POLL_TIME: Duration = Duration::from_secs(10);

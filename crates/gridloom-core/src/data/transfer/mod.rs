@@ -12,10 +12,10 @@
 //! | `auto` | here | by `swarm` if that ends earlier for all servers that request it at about the same time, else by `tree` |
 //!
 //! Predictions are only as good as the knowledge of the links. So sources that are much farther away than others are
-//! excluded, unless they end in less than a third of the time ([`NEAR_CLOSE`]): a long link, such as one between two
+//! excluded, unless they end in less than a third of the time ([`CLOSE_TIME_FACTOR`]): a long link, such as one between two
 //! sites, is shared by more traffic than is known here. Bandwidth cannot identify a site, because a link that was
 //! measured during other transfers looks narrow; its latency does not change. Of the remaining sources that end nearly
-//! as early as the earliest ([`NEAR_EARLIEST`]), those with narrow links are excluded likewise ([`NEAR_WIDEST`]).
+//! as early as the earliest ([`TIME_FACTOR_MAX`]), those with narrow links are excluded likewise ([`BANDWIDTH_PART_MIN`]).
 //!
 //! **Invariant:** no server fetches a datum or slice from a server that gets it from the first one, directly or
 //! indirectly.

@@ -1,7 +1,7 @@
 //! Back-off for servers that could not keep shared data. They are not asked again for a while: a full disk remains
 //! full, and each attempt sends a datum for nothing.
 //!
-//! **Invariant:** the pause doubles with each failed attempt, up to [`KEEPER_RESTS_NS_MAX`]. A success ends the server's pauses.
+//! **Invariant:** the pause doubles with each failed attempt, up to [`KEEPER_RETRY_NS_MAX`]. A success ends the server's pauses.
 
 use std::collections::BTreeMap;
 

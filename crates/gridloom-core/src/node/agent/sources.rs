@@ -4,7 +4,7 @@
 //! Here a slice is handled like a datum, and has the holders of the complete datum.
 //!
 //! **Invariant:** a server that asks for a datum gets an answer within [`SEARCH_NS_MAX`] and a heartbeat, and within
-//! [`RETURN_NS_MAX`] and a heartbeat if no server has it. Until then, a lost server may return.
+//! [`RECONNECT_NS_MAX`] and a heartbeat if no server has it. Until then, a lost server may return.
 
 use std::collections::BTreeMap;
 

@@ -382,8 +382,8 @@ impl Client {
         TaskError::AgentLost { address: self.config.agent.clone(), why: self.contacts.agent_fault().into() }
     }
 
-    /// Prepares to repeat the mapping requests that a lost agent will not answer.
-    /// Groups whose requests were lost too often fail.
+    /// Prepares to repeat the mapping requests that a lost agent will not answer. Groups whose requests were lost too
+    /// often fail.
     pub(super) fn repeat_requests(&mut self, now: Time, out: &mut Vec<Effect>) {
         for id in self.plans.agent_lost() {
             self.mapping_failed(now, id, self.agent_lost(), out);

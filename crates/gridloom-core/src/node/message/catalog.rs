@@ -127,7 +127,7 @@ pub enum CatalogAnswer {
     },
     Deleted,
     Listed {
-        /// At most [`gridloom_base::limits::SHARED_DATA_TOLD_MAX`], in order of name.
+        /// At most [`gridloom_base::limits::SHARED_DATA_PER_MESSAGE`], in order of name.
         names: Vec<NameEntry>,
         has_more: bool,
     },

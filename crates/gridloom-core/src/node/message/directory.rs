@@ -61,7 +61,7 @@ pub enum DirectoryToServer {
     /// A client that maps by itself subscribes to the reports that the agent receives.
     Subscribe,
     /// A client requests that the server report everything that it has learned to its agent and its subscribers.
-    /// `ModelsTold` follows there.
+    /// `ModelsReported` follows there.
     ReportModels,
     /// A client requests the server's status. The server replies with `Status`.
     GetStatus,
@@ -78,11 +78,11 @@ pub enum DirectoryToClient {
     Update(DirectoryUpdate),
     /// The directory that was sent before contains everything that the server has learned.
     ModelsKnown { server: NodeId },
-    /// The answer to `AskLinks`: an entry for each ordered pair.
+    /// The answer to `GetLinks`: an entry for each ordered pair.
     LinksKnown { links: Vec<LinkReport> },
-    /// A server's answer to `TellStatus`.
+    /// A server's answer to `GetStatus`.
     Status { status: ServerStatus },
-    /// A server's answer to `TellOutput`.
+    /// A server's answer to `GetOutput`.
     Output(OutputPage),
 }
 

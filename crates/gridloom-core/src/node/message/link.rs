@@ -47,7 +47,7 @@ pub enum LinkToAgent {
     LinkBroken { to: NodeId },
     /// A server has measured all its links, so the mapper can use them.
     LinksDone,
-    /// Transfers to the sender since its last report: at most [`gridloom_base::limits::SEEN_PER_REPORT`], the largest ones.
+    /// Transfers to the sender since its last report: at most [`gridloom_base::limits::TRANSFERS_PER_REPORT`], the largest ones.
     TransfersReceived { transfers: Vec<ReceivedTransfer> },
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use gridloom_base::TaskId;
 
-/// The answer to `TellStatus`.
+/// The answer to `GetStatus`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// Its tasks, running ones first: at most [`gridloom_base::limits::TASKS_PER_MESSAGE`].

@@ -196,7 +196,7 @@ impl Server {
     }
 
     /// Limits the wait for shared data without an agent, which knows their locations: tasks wait for an agent to
-    /// return for at most [`RETURN_NS_MAX`].
+    /// return for at most [`RECONNECT_NS_MAX`].
     pub(super) fn limit_agentless_wait(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.registering.agent().is_some() {
             self.shared.without_agent_since = None;

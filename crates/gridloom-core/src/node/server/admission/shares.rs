@@ -5,7 +5,7 @@
 //! clients above theirs:
 //!
 //! 1. copies that were kept here on request, and results that their client was asked to fetch but has not fetched within
-//!    [`TAKE_HOME_NS_MAX`];
+//!    [`WRITE_BACK_NS_MAX`];
 //! 2. reservations of tasks that wait.
 //!
 //! Running tasks are not disturbed. The owner of evicted data is notified, and computes them again if it needs them.

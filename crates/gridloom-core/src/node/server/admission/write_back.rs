@@ -44,7 +44,7 @@ impl WriteBack {
         self.refused.retain(|datum| datum.client != client);
     }
 
-    /// True if a result's client cannot take it, or has not taken it within [`TAKE_HOME_NS_MAX`].
+    /// True if a result's client cannot take it, or has not taken it within [`WRITE_BACK_NS_MAX`].
     pub(super) fn is_not_written_back(&self, datum: DatumId, now: Time) -> bool {
         let is_slow = |since: &Time| now.since(*since) >= WRITE_BACK_NS_MAX;
         self.refused.contains(&datum) || self.asked.get(&datum).is_some_and(is_slow)
