@@ -6,7 +6,8 @@
 #   make install PREFIX=/usr/local    the same and the program, somewhere else
 #   make bench   figures beside the machine's limits, recorded in bench/results/; bench/record.py has more
 #   make docs    the documentation as a site: target/docs/index.html
-#   make lint    formatting, lint and type checks, and whether the stubs fit
+#   make lint    formatting, lint, spelling and type checks, and whether the stubs fit
+#   make deny    licences and sources of the dependencies, after Cargo.lock has changed
 #   make wheel   a Python wheel for this machine: target/wheels/
 #   make wheel-portable    the same for any Linux with glibc 2.28 or newer (2018): target/portable/
 
@@ -24,7 +25,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 PREFIX ?= /usr/local
 PYSOURCES := $(shell find $(PACKAGE)/python $(PACKAGE)/data -type f -not -name "*.pyc" 2>/dev/null) $(PACKAGE)/pyproject.toml README.md
 
-.PHONY: all build capi install python demo test test-rust test-python test-all bench docs lint wheel wheel-portable clean
+.PHONY: all build capi install python demo test test-rust test-python test-all bench deny docs lint wheel wheel-portable clean
 
 all: build python
 
@@ -160,14 +161,19 @@ $(VENV)/docs: docs/requirements.txt $(VENV)/ready
 	$(PIP) -r docs/requirements.txt
 	@touch $@
 
-lint: python $(VENV)/tests target/tools/bin/cargo-deny
+lint: python $(VENV)/tests
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PACKAGE) examples tests bench $(MANUAL)
 	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
 	$(BIN)/python -m mypy.stubtest gridloom._gridloom
 	$(BIN)/typos
+	@sha256sum --check --status deny.sum || { echo "Cargo.lock or deny.toml has changed since the dependencies were checked: run 'make deny' and commit deny.sum"; exit 1; }
+
+# Licences and sources of the dependencies. They change only with Cargo.lock, so lint compares sums, and cargo-deny is built only here.
+deny: target/tools/bin/cargo-deny
 	target/tools/bin/cargo-deny --locked --offline check bans licenses sources
+	sha256sum Cargo.lock deny.toml > deny.sum
 
 target/tools/bin/cargo-deny:
 	cargo install --quiet --debug --locked --root target/tools cargo-deny@0.20.2

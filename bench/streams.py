@@ -1,9 +1,9 @@
-"""Large data over a long-distance link, by one connection and by several, on the testbed.
+"""Measures the transfer of large data over a long-distance link, over one connection and over several, on the testbed.
 
     python bench/streams.py [--streams 1 4] [--mib 128] [--rounds 4] [--latency 30] [--bandwidth 1Gbps]
 
-Two servers with the default windows of Linux (4 MiB to send, 6 MiB to receive; the testbed's own are larger). A value of one of them
-is sent to the other. Prints a line of JSON for each transfer, with its rate relative to the link's. The first transfers start slowly.
+The two servers have Linux's default limits of TCP buffers (4 MiB to send, 6 MiB to receive; the testbed's own are larger). A value is
+sent from one to the other. Prints a line of JSON for each transfer, with its rate relative to the link's. The first transfers start slowly.
 """
 
 import argparse
@@ -55,7 +55,7 @@ with gl.local(servers=2) as grid:
 
 @contextlib.contextmanager
 def testbed(platform, streams):
-    """A testbed whose servers open `streams` connections per stream. Returns its name."""
+    """Start a testbed whose servers send large data over `streams` connections. Yields its name."""
     name = f"streams-{os.getpid()}"
     command = [GRIDLOOM, "testbed", "up", "-p", platform, "--name", name, "--speeds", "none"]
     environment = {**os.environ, "GRIDLOOM_STREAMS": str(streams)}

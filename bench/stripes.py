@@ -2,7 +2,8 @@
 
     python bench/stripes.py [--rounds 3] [--latency 50ms] [--bandwidth 1Gbps]      # after make build and make python
 
-A chare of the first site sends 1 MiB repeatedly to one of the second, which answers when it has everything. A round runs every case in turn.
+A chare at the first site sends messages of 1 MiB to a chare at the second, which replies when it has received all of them. A round runs
+each number of connections once.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-/* The message by which a node of the Pastry overlay network welcomes another: rows of its routing table, and its leaves.
- * 84 bytes on a 32-bit machine without rows, and 196 bytes a row. */
+/* The message with which a node of the Pastry overlay network welcomes another: rows of its routing table, and its leaf
+ * set. On a 32-bit machine its size is 84 bytes, and 196 bytes more for each row. */
 #ifndef WELCOME_H
 #define WELCOME_H
 

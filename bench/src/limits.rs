@@ -1,5 +1,5 @@
-//! The speed of blocking sockets on this machine, as the limit beside each figure. The other end is a separate process, like
-//! a server.
+//! Measures blocking sockets on this machine: the limit with which the other figures are compared. The peer is a separate
+//! process, as a server is.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Peer {
         Peer { child, echo, bulk }
     }
 
-    /// Round trips of 64 bytes, microseconds each.
+    /// Measures `count` round trips of 64 bytes. Returns the microseconds of each.
     pub fn round_trips(&mut self, count: usize) -> Vec<f64> {
         let mut buffer = [0; MESSAGE_BYTES];
         (0..count)
@@ -43,7 +43,7 @@ impl Peer {
             .collect()
     }
 
-    /// Seconds to send `bytes` and receive a confirmation.
+    /// Sends `bytes` and waits for a confirmation. Returns the seconds that this took.
     pub fn send(&mut self, bytes: &[u8]) -> f64 {
         let start = Instant::now();
         self.bulk.write_all(&(bytes.len() as u64).to_le_bytes()).expect("the peer lives");
@@ -52,7 +52,7 @@ impl Peer {
         start.elapsed().as_secs_f64()
     }
 
-    /// Another handle on the bulk connection, for a thread that keeps it busy.
+    /// Returns another handle to the bulk connection, for a thread that keeps it busy.
     pub fn bulk(&self) -> TcpStream {
         self.bulk.try_clone().expect("a descriptor")
     }

@@ -7,7 +7,8 @@
 //! ```
 //! `--rounds 0:1000,100:500` runs the graph with 0 iterations of the kernel in each task for 1,000 steps, and then
 //! with 100 for 500.
-//! It prints the time of an iteration and of each round in JSON, from which `bench/taskbench.py` computes how small tasks may be.
+//! It prints the time of an iteration and of each round in JSON, from which `bench/taskbench.py` computes the minimum
+//! effective task granularity (METG).
 //!
 //! An output consists of the step and the point of its task, so that each task can check its inputs (`graph`). An additional or
 //! wrong input ends the program with an error, and so does a missing one: the chares then wait while no message is in
@@ -50,11 +51,11 @@ enum PointMessage {
     Begin { round: u32 },
     /// The output of a task.
     Output { step: u32, point: u32 },
-    /// Sent to itself if tasks take no inputs: starts the next one.
+    /// Sent by a point to itself if tasks take no inputs: starts its next task.
     Next { step: u32 },
 }
 
-/// What to do with one output, for tests of the checks.
+/// How one output is spoiled, to test the checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoil {
     Lost,
@@ -67,7 +68,7 @@ struct Point {
     options: Options,
     at: u32,
     round: usize,
-    /// True once all points have begun the round. Outputs of points that learn this earlier may arrive before.
+    /// True once all points have begun the round. Outputs of points that are notified earlier may arrive while it is false.
     is_ready: bool,
     inputs: Inputs,
     taken: u64,
@@ -143,7 +144,7 @@ impl Point {
         cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
     }
 
-    /// At the first point: ends the round. The next one begins, or the program ends with the nanoseconds of all rounds.
+    /// At the first point: ends the round. Begins the next one, or ends the program with the durations of all rounds, ns.
     fn end_round(&mut self, sums: Value, cx: &mut Context<'_, Point>) {
         self.rounds_ns.push(((cx.now() - self.began) * 1e9) as i64);
         let due = self.options.graph.totals(self.options.rounds[self.round].1);
@@ -186,7 +187,7 @@ impl Chare for Point {
         self.is_ready = true;
         match self.inputs.step < self.options.rounds[self.round].1 {
             true => self.run_ready_tasks(cx),
-            // A tree that does not reach this point within that number of steps.
+            // In a tree, this point may have no task within that number of steps.
             false => self.finish(cx),
         }
     }

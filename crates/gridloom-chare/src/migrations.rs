@@ -52,7 +52,7 @@ impl Migrations {
         self.orders.get(&(array, number)).copied()
     }
 
-    /// Removes an order that was carried out, or cannot be.
+    /// Removes an order that was carried out or cannot be carried out.
     pub(crate) fn order_done(&mut self, array: ArrayId, number: u32) {
         self.orders.remove(&(array, number));
     }

@@ -1,7 +1,7 @@
 //! Signatures built by a program, for example by the Python interface from the annotations of a function.
 //!
-//! Extents are expressions in text. A bare name in one that is not a parameter becomes a hidden size: an `int64` input that
-//! is inferred from the arrays. Hidden sizes follow the declared inputs, in order of first use.
+//! Extents are expressions in text. A bare name in an expression that is not a parameter becomes a hidden size: an
+//! `int64` input that is inferred from the arrays. Hidden sizes follow the declared inputs, in order of first use.
 
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::{parse_expression, parse_name};
@@ -37,7 +37,7 @@ impl SignatureBuilder {
         SignatureBuilder { name: name.to_string(), inputs, outputs, work: None, uses, likely, about: String::new() }
     }
 
-    /// Adds an `IN` parameter: an array of these extents (an empty slice: 0 dimensions), or a scalar without `dims`.
+    /// Adds an `IN` parameter: an array with the extents `dims` (an empty slice: 0 dimensions), or a scalar if `dims` is `None`.
     pub fn input(mut self, name: &str, base: BaseType, dims: Option<&[&str]>, order: ArrayOrder) -> SignatureBuilder {
         self.inputs.push(declared(name, Mode::In, base, dims, order));
         self
@@ -61,13 +61,13 @@ impl SignatureBuilder {
         self
     }
 
-    /// Declares shared data that it gets or puts, with the size in bytes as an expression like an extent. The name may have
-    /// expressions and string inputs in braces, `part/{i}`.
+    /// Declares shared data that the function gets or puts. The size in bytes is an expression, as an extent is. The name may
+    /// contain expressions and string inputs in braces: `part/{i}`.
     pub fn uses(self, does: UseKind, name: &str, size_bytes: &str) -> SignatureBuilder {
         self.uses_kept(does, name, size_bytes, Retention::default())
     }
 
-    /// Same as `uses`, for data that it puts, with how servers keep them.
+    /// Same as `uses`, for data that the function puts. `kept` specifies how servers keep them.
     pub fn uses_kept(mut self, does: UseKind, name: &str, size_bytes: &str, kept: Retention) -> SignatureBuilder {
         self.uses.push((does, name.to_string(), size_bytes.to_string(), kept));
         self
@@ -88,8 +88,8 @@ impl SignatureBuilder {
     /// Returns the signature.
     ///
     /// # Errors
-    /// If an expression or the signature is invalid. The file of the error is the function's name, and the column is that in
-    /// the expression.
+    /// If an expression or the signature is invalid. The error's file is the name of the function, and its column is the
+    /// position in the expression.
     pub fn build(self) -> Result<Signature, IdlError> {
         let SignatureBuilder { name, inputs, outputs, work, uses, likely, about } = self;
         let fail = |message: String| IdlError { file: name.clone(), line: 1, column: 1, message };

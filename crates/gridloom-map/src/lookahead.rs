@@ -2,8 +2,9 @@
 //! read its results get the servers on which they would then end earliest. The task is placed on the server for which the last
 //! of them ends earliest.
 //!
-//! A reader's other inputs count as far as they are known, that is, made by tasks already placed or held somewhere. Readers
-//! that would run on the same server run one after another, in order of rank; only the first of them can use gaps on a server.
+//! A reader's other inputs are taken into account if they are known: they are stored somewhere, or a task that is already
+//! placed produces them. Readers that would run on the same server run one after another, in order of rank; only the first
+//! of them can use gaps in the server's schedule.
 //!
 //! Source: Bittencourt, Sakellariou, Madeira, *DAG scheduling using a lookahead variant of the heterogeneous earliest finish
 //! time algorithm*, PDP 2010.
@@ -48,23 +49,23 @@ struct Ahead<'a> {
     readers: &'a Readers,
     /// The tasks that read the results of the task being placed.
     children: Vec<Child>,
-    /// End of the last child tried on each server.
+    /// Time at which the last child tried on each server ends, s.
     free_s: Vec<f64>,
 }
 
 /// A task that reads the results of the task being placed.
 struct Child {
     task: u32,
-    /// Size in bytes of each datum that it reads of that task.
+    /// Sizes of the data that it reads from that task, bytes.
     bytes: Vec<u64>,
-    /// Arrival of its other inputs at each server, as far as known.
+    /// Times at which its other inputs arrive at each server, as far as known, s.
     ready_s: Vec<f64>,
     seconds: Vec<f64>,
 }
 
 impl Ahead<'_> {
-    /// Returns the server for a task. Among servers equally good for its readers, it is the one where the task ends
-    /// first, then the first.
+    /// Returns the server for a task. If several servers are equally good for its readers, returns the one on which the
+    /// task ends earliest; if these are several, the first of them.
     fn best(&mut self, schedule: &mut Schedule, task: usize) -> usize {
         self.find_children(schedule, task);
         if self.children.is_empty() {
@@ -108,7 +109,8 @@ impl Ahead<'_> {
         self.children.sort_by(|a, b| rank[b.task as usize].total_cmp(&rank[a.task as usize]));
     }
 
-    /// Returns the end of the last child if the task ends at that server at `end_s`; some value above the limit if it is later.
+    /// Returns the end of the last child if the task ends on server `from` at `end_s`. If that is after `limit_s`, any
+    /// value above `limit_s` may be returned.
     fn last_child_s(&mut self, schedule: &Schedule, from: usize, end_s: f64, limit_s: f64) -> f64 {
         let problem = self.problem;
         self.free_s.clear();
@@ -118,7 +120,7 @@ impl Ahead<'_> {
         for child in &self.children {
             let mut best = (f64::INFINITY, 0);
             for to in 0..problem.client() {
-                // Its free time need not be looked up.
+                // This lower bound already rules the server out, so its schedule need not be searched.
                 if child.ready_s[to].max(end_s) + child.seconds[to] >= best.0 {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! The finished platform.
+//! The platform, once it has been built and checked.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +34,12 @@ impl Platform {
         PlatformError::new(message).at(&self.file, self.host_places[host.0 as usize])
     }
 
-    /// All hosts; a [`HostId`] is an index into it.
+    /// All hosts; a [`HostId`] is an index into the slice.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// All links; a [`LinkId`] is an index into it. Link 0 is [`LOOPBACK`].
+    /// All links; a [`LinkId`] is an index into the slice. Link 0 is [`LOOPBACK`].
     pub fn links(&self) -> &[Link] {
         &self.links
     }
@@ -54,7 +54,7 @@ impl Platform {
         self.link_names.get(name).copied()
     }
 
-    /// Returns the same platform with latency 0 of these links, at all times.
+    /// Returns the same platform, in which the latency of these links is always 0.
     ///
     /// # Panics
     /// If a link is not one of this platform.
@@ -75,13 +75,13 @@ impl Platform {
         &self.profiles
     }
 
-    /// Settings in the file for the platform's users, such as `network/model`.
+    /// Settings in the file for the programs that use the platform, such as `network/model`.
     pub fn config(&self) -> &BTreeMap<String, String> {
         &self.config
     }
 
-    /// Returns the route from `src` to `dst`, computed from the zones on each call. From a host to itself it is the loopback
-    /// link, unless the platform gives another route.
+    /// Returns the route from `src` to `dst`, computed from the zones on each call. The route from a host to itself is the
+    /// loopback link, unless the platform defines another one.
     ///
     /// # Errors
     /// The platform has no route between the two.

@@ -380,7 +380,7 @@ def test_a_file_for_which_there_is_no_room_is_told(program, tmp_path):
 
     with gl.local(servers=1, environment={"TMPDIR": str(tmp_path)}) as grid:
         grid.run(limited).get()
-        with pytest.raises(gl.CannotRun, match=f"cannot be written down there, in {tmp_path}: .*; make room, or set TMPDIR"):
+        with pytest.raises(gl.CannotRun, match=f"cannot be written to {tmp_path} on the server's machine: .*; free some space, or set TMPDIR"):
             grid.run(os.path.getsize, gl.File(tmp_path / "large")).get()
 
 

@@ -13,7 +13,7 @@ __all__ = ["grids"]
 
 
 class Durable:
-    """An agent and a server of one folder, which can be killed and started again."""
+    """An agent and a server with a folder for durable data. Both can be killed and started again."""
 
     def __init__(self, grids, folder):
         self.grids, self.folder = grids, folder

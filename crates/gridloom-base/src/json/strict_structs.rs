@@ -1,5 +1,5 @@
 //! Reads structs from JSON objects only. `#[derive(Deserialize)]` also accepts a list with the fields in order, which
-//! no author of a file means. Here a struct is read like a map, at any depth.
+//! no author of a file intends. Here a struct is read like a map, at any depth.
 //!
 //! Everything else is passed through unchanged.
 

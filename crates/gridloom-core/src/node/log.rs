@@ -1,6 +1,6 @@
 //! Lines for the log of a node: what happened, how severe it is, and which peer or task it concerns.
 //!
-//! A machine only creates lines. The program that drives the machine decides which lines are written, and where.
+//! A state machine only creates lines. The program that drives it decides which lines are written, and where.
 //!
 //! **Invariant:** `text` is a fixed text of the program. Strings from a peer are stored in the other fields only, and
 //! the log escapes those: no peer can forge a line.

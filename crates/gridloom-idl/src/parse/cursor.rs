@@ -14,7 +14,7 @@ use gridloom_base::limits::NAME_BYTES_MAX;
 /// The content of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IdlFile {
-    /// Libraries with the symbols, as options of a linker, in order (`Library` and `LIBS`).
+    /// Libraries with the symbols, as linker options, in order (`Library` and `LIBS`).
     pub libraries: Vec<String>,
     /// The functions to compile, with their settings.
     pub build: Build,
@@ -22,7 +22,7 @@ pub struct IdlFile {
     pub classes: Vec<Class>,
 }
 
-/// Functions that bodies call to get or put shared data.
+/// Library functions with which the body of a function gets or puts shared data.
 const SHARING: [&str; 6] = [
     "OmstGetData",
     "OmstPutData",
@@ -33,7 +33,7 @@ const SHARING: [&str; 6] = [
 ];
 
 impl IdlFile {
-    /// Functions that get or put shared data in their bodies without declaring any.
+    /// Returns the functions whose bodies get or put shared data although the functions declare none.
     pub fn undeclared_sharing(&self) -> impl Iterator<Item = &str> {
         let functions = self.build.stubs.iter().map(|stub| (&self.definitions[stub.definition], stub));
         let methods = self
@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
         Ok(about)
     }
 
-    /// "C", "C++" or "FORTRAN".
+    /// Parses the language of a function: "C", "C++" or "FORTRAN".
     pub(crate) fn language(&mut self) -> Result<SourceLanguage, IdlError> {
         let (text, place) = self.text("\"C\", \"C++\" or \"FORTRAN\"")?;
         match text.to_uppercase().as_str() {
@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn fortran_format_text(&mut self) -> Result<String, IdlError> {
         let (text, place) = self.text("a format such as \"%s_\"")?;
         let directives = text.matches("%s").count() + text.matches("%l").count();
-        // A format may begin with characters that a name may not begin with.
+        // The format itself is not a name, because of its directive. Therefore a name made with it is checked.
         let is_name = is_name(&text.replace("%s", "f").replace("%l", "f"));
         if directives == 1 && is_name {
             return Ok(text);
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         Err(self.error(place, message))
     }
 
-    /// The symbol of a Fortran routine.
+    /// Returns the symbol of a Fortran routine.
     pub(crate) fn fortran_symbol(&self, name: &str) -> String {
         if self.fortran_format.contains("%l") {
             return self.fortran_format.replace("%l", &name.to_uppercase());
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         ahead.next().map_err(|failure| self.failed(failure))
     }
 
-    /// The token after the next one.
+    /// Returns the token after the next one.
     pub(crate) fn peek_second(&self) -> Result<Token, IdlError> {
         let mut ahead = self.lexer;
         let second = ahead.next().and_then(|_| ahead.next());

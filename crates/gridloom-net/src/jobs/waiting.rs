@@ -1,8 +1,8 @@
-//! Workers whose tasks are waiting: they give up their slots meanwhile.
+//! Workers whose tasks are waiting. Meanwhile, they give up their slots.
 //!
-//! **Limit:** of the workers that wait for a reply from their programs, at most as many as there are slots give up
-//! theirs at a time; the others keep theirs. All workers that wait for calls of their own give up their slots, because
-//! these calls need slots.
+//! **Limit:** the number of workers that wait for a program's reply without a slot is at most the number of slots;
+//! further ones keep theirs. All workers that wait for calls of their own give up their slots, because these calls
+//! need slots.
 
 use super::link::WaitReason;
 use super::{Jobs, WorkerToken};

@@ -82,5 +82,5 @@ fn unsent_bytes(stream: &TcpStream) -> u64 {
 }
 
 /// TCP states in which the end of the stream may not have arrived yet: established, close-wait, fin-wait-1, last-ack,
-/// closing. A connection that was reset is in none of them, whatever it had to send.
+/// closing. A connection that was reset is in none of them, even if it had unsent data.
 const UNSENT_STATES: [u8; 5] = [1, 8, 4, 9, 11];

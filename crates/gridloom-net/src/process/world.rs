@@ -1,4 +1,4 @@
-//! The real world as seen by one process.
+//! The world of a real process: its connections over TCP and shared memory, and the system's clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -43,10 +43,10 @@ pub struct ProcessConfig {
     /// Addresses of the deployment's hosts.
     #[serde(default)]
     pub addresses: Addresses,
-    /// True to use TCP instead of shared memory with processes of the same host, too.
+    /// True to use TCP instead of shared memory even with processes of the same host.
     #[serde(default)]
     pub by_tcp: bool,
-    /// Port on which the process listens already, through the socket that is its standard input.
+    /// Port of the listening socket that the process inherited as its standard input.
     #[serde(default)]
     pub listens: Option<u16>,
     /// Further processes of the deployment that run as threads of this one.
@@ -146,7 +146,7 @@ impl NetProcess {
         if let Some(address) = self.config.addresses.get(host) {
             return Ok(vec![SocketAddr::new(*address, port)]);
         }
-        // Elements that began later than this process are addressed by IP address.
+        // Elements that were added after this process started are addressed by IP address.
         if let Ok(address) = host.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -216,7 +216,7 @@ impl NetProcess {
         self.inbox.push_back(Incoming::Closed { peer, why });
     }
 
-    /// Handles a connection that can no longer be written: reads what arrived before.
+    /// Handles a connection that can no longer be written to: reads the data that arrived before.
     fn read_to_end(&mut self, peer: PeerId, why: &str) {
         if let Some(channel) = self.peers.channel(peer) {
             channel.stream_mut().end();
@@ -236,7 +236,7 @@ impl NetProcess {
         }
     }
 
-    /// Writes queued data, as far as the system accepts them.
+    /// Writes queued data, as much as the system accepts.
     pub(super) fn flush(&mut self, peer: PeerId) -> Result<&Outbound, ProcessError> {
         let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
         if let Err(error) = channel.flush(&mut self.buffers) {
@@ -348,7 +348,7 @@ impl ProcessWorld for NetProcess {
         while frame.is_some() || self.flush(peer)?.is_blocked() {
             let Some(channel) = self.peers.channel(peer) else { return Err(self.closed(peer)) };
             frame = frame.and_then(|frame| channel.outbound.offer(frame).err());
-            // Two processes that send to each other must both read meanwhile.
+            // Two processes that send to each other must both read while they wait.
             if self.flush(peer)?.is_blocked() {
                 self.wait(None);
             }

@@ -33,7 +33,7 @@ const FOLDER_VARIABLE: &str = "GRIDLOOM_SOCKETS";
 const PATH_BYTES_MAX: usize = 107;
 /// Maximum length of a socket's name: `near-127.255.255.255:65535`.
 const NAME_BYTES_MAX: usize = 26;
-/// Minimum age of a socket to be removed. A younger one may belong to a process that is just creating it.
+/// Minimum age at which a leftover socket is removed. A younger one may belong to a process that is just creating it.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// The folder of this user's sockets in this network namespace.
@@ -50,7 +50,7 @@ pub struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.pid == pid() {
-            // If another process has removed it, the goal is reached.
+            // If another process has already removed it, nothing is left to do.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -98,8 +98,8 @@ impl HostSockets {
     /// Connects to the node that listens on this address of this host.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if there is none of this user, [`ErrorKind::PermissionDenied`] if another user listens
-    /// there, any other kind if the node accepts no connection now.
+    /// [`ErrorKind::NotFound`] if no node of this user listens there, [`ErrorKind::PermissionDenied`] if another user
+    /// listens there, any other kind if the node accepts no connection now.
     pub fn connect_control(&self, address: std::net::SocketAddr) -> io::Result<mio::net::UnixStream> {
         let stream = mio::net::UnixStream::connect(self.0.join(near_name(address)))?;
         check_user(stream.as_fd())?;
@@ -130,8 +130,8 @@ impl HostSockets {
         Ok(socket.into())
     }
 
-    /// The caller is the only one with this name: it has the port, or a random identifier. An existing file is
-    /// therefore a leftover.
+    /// Binds a socket of this name. Only the caller can have the name, because it contains the caller's port or random
+    /// identifier. An existing file is therefore a leftover.
     fn bind(&self, name: &str) -> io::Result<(UnixListener, SocketFile)> {
         let path = self.0.join(name);
         match fs::remove_file(&path) {

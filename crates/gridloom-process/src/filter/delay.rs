@@ -1,4 +1,4 @@
-//! `delay=TIME`: a message is due that long after it left, as if the processes were far apart.
+//! `delay=TIME`: a message is delivered TIME after it was sent, as if the processes were far apart.
 
 use gridloom_base::Time;
 

@@ -1,4 +1,4 @@
-"""Annotations by which fields of messages choose their type in C, and what C's types are in NumPy."""
+"""Annotations that specify the C type of a message field, and the C types of NumPy's types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CType:
     Parameters
     ----------
     name : str
-        C's name. Its size is that of the machine: a receiver whose machine has another one converts.
+        The type's name in C. Its size depends on the machine: a receiver on a machine with another size converts the value.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Named:
     Parameters
     ----------
     name : str
-        Without it, the names of its classes joined by ``_or_``.
+        The name. A union without this annotation is named by its classes, joined by ``_or_``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Reference:
 c_char = Annotated[int, CType("char")]
 """A character code, 0 to 255."""
 c_short = Annotated[int, CType("short")]
-"""An integer of C's type ``short``; so are the others named so."""
+"""An integer of C's type ``short``. The following annotations do the same for the other integer types."""
 c_ushort = Annotated[int, CType("unsigned short")]
 c_int = Annotated[int, CType("int")]
 c_uint = Annotated[int, CType("unsigned int")]
@@ -51,7 +51,7 @@ c_longlong = Annotated[int, CType("long long")]
 c_ulonglong = Annotated[int, CType("unsigned long long")]
 c_size_t = Annotated[int, CType("size_t")]
 Ref = Annotated[_T, Reference()]
-"""``Ref[T]``: a reference to an object that others may refer to as well; ``T | None`` is one that may be absent."""
+"""``Ref[T]``: a reference to an object, to which other fields may refer, too. ``T | None`` is a reference that may be null."""
 
 C_CODES = {
     "char": "B", "short": "h", "unsigned short": "H", "int": "i", "unsigned int": "I", "long": "l", "unsigned long": "L",

@@ -288,7 +288,7 @@ def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
         ) from error
     except OSError as error:
         raise CannotLoad(
-            f"{what} cannot be written down there, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR for the server"
+            f"{what} cannot be written to {tempfile.gettempdir()} on the server's machine: {error}; free some space, or set TMPDIR for the server"
         ) from error
     except OtherPython as error:
         raise OtherVersion(f"{what} cannot be unpickled there: {error}") from None

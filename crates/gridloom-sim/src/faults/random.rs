@@ -8,11 +8,11 @@ use gridloom_base::{SplitMix64, Time};
 
 use super::fault::{Fault, ScheduledFault};
 
-/// Maximum stop of an agent or client.
+/// Maximum time for which an agent or client is stopped.
 const SHORT_STOP_NS: u64 = 8 * SILENCE_NS_MAX / 10;
-/// Maximum stop of a server, and maximum length of a cut that heals: twice the time after which its peers give up.
+/// Maximum time for which a server is stopped, and until a cut is healed: twice the time after which peers give up.
 const LONG_NS: u64 = 2 * SILENCE_NS_MAX;
-/// Maximum time for which a store is full. Most data refused in that time are retried often enough.
+/// Maximum time for which a store is full. It is short enough that most refused data succeed in a later attempt.
 const FULL_NS: u64 = 2 * SECOND_NS;
 
 /// The targets of random faults: names of nodes with the names of their hosts.
@@ -98,7 +98,7 @@ impl FaultTargets {
             (2, Some((victim, _))) => (Fault::Hang(victim.clone()), mended(long_ns, Fault::Restart(victim))),
             (3, Some((victim, _))) => (Fault::Restart(victim), None),
             (4, Some((victim, _))) => (Fault::Pause(victim.clone()), Some((long_ns, Fault::Resume(victim)))),
-            // Cut off from a client, or from another server.
+            // Cuts the server off from a client, from another server, or from the agent.
             (5, Some((_, host))) if host != client_host => {
                 (Fault::Cut(host.clone(), client_host.clone()), mended(long_ns, Fault::Heal(host, client_host)))
             }
@@ -118,7 +118,7 @@ impl FaultTargets {
                 let (from, to) = (ends[one_way].clone(), ends[other_way].clone());
                 (Fault::Lose { from: from.clone(), to: to.clone() }, mended(long_ns, Fault::Heal(from, to)))
             }
-            // Kept short, because a datum must not break off too many times.
+            // The time is short, because the transfer of a datum must not fail too many times.
             (22, Some((_, a))) if a != client_host => {
                 let b = if random.below(2) == 0 || a == any_host { client_host } else { any_host };
                 let corrupt = |fraction| Fault::Corrupt { a: a.clone(), b: b.clone(), fraction };

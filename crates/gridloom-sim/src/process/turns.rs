@@ -7,7 +7,8 @@ use gridloom_stacks::{StackId, Turns};
 
 use crate::simulation::Simulation;
 
-/// If no process was ready for this long, only heartbeats of machines remain, and no process will ever be ready.
+/// Simulated time without a ready process after which the processes are considered stalled: only heartbeats of state
+/// machines remain.
 const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 
 /// Advances time until a process is ready. Returns false if none will ever be.

@@ -1,7 +1,7 @@
 //! Runs one seed from beginning to end.
 //!
-//! First the programs do their work while faults are applied. When all programs are over and all faults were applied,
-//! half of the seeds heal all cuts. Then all shared names are deleted. Nothing is requested during the following
+//! First the programs do their work while faults are applied. When all programs have ended and all faults have been
+//! applied, half of the seeds heal all cuts. Then all shared names are deleted. Nothing is requested during the following
 //! [`QUIET_NS`], after which everything must have been freed.
 
 use std::any::Any;
@@ -30,13 +30,13 @@ use crate::trace::Record;
 /// Maximum number of faults of a seed without a scenario, and the time within which they are applied.
 const FAULTS_MAX: u64 = 5;
 const FAULTS_WITHIN_NS: u64 = 2 * SECOND_NS;
-/// Time after the last fault by which all programs must be over.
+/// Time after the last fault by which all programs must have ended.
 const PROGRAMS_NS_MAX: u64 = 300 * SECOND_NS;
-/// Time in which servers notice that they were forgotten and register again.
+/// Time within which servers notice that they were forgotten and register again.
 const SETTLES_NS: u64 = SILENCE_NS_MAX + RECONNECT_NS_MAX + 5 * SECOND_NS;
 /// Maximum time to answer a request about names if nothing is broken.
 const ANSWER_NS_MAX: u64 = 5 * SECOND_NS;
-/// Time in which silent peers are noticed, and requests for data that will not arrive are refused.
+/// Time within which silent peers are noticed, and requests for data that will not arrive are refused.
 const QUIET_NS: u64 = FETCH_UNKNOWN_NS_MAX + SILENCE_NS_MAX + 5 * SECOND_NS;
 
 type NameAnswer = Result<CatalogAnswer, NameError>;

@@ -115,7 +115,7 @@ fn promise_3_a_peer_is_lost_after_its_last_message() {
 fn promise_3_a_peer_that_hung_up_can_dial_again() {
     let mut grid = Grid::new();
     let b = grid.node("b", vec![]);
-    // The dial overtakes the notification, which waits behind 20 ms of message.
+    // The dial overtakes the notification, which is queued behind a message that takes 20 ms.
     let script = vec![(0, dial("b", b)), (5, long_message(b)), (5, hang_up(b)), (5, dial("b", b)), (9, ping(b, 1))];
     grid.node("a", script);
     grid.run();

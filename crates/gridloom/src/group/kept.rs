@@ -1,4 +1,4 @@
-//! Single calls with results that stay where they are made: groups of one call.
+//! Single calls whose results stay on the server that computed them. Each is a group of one call.
 
 use gridloom_base::NodeId;
 
@@ -7,8 +7,9 @@ use crate::Error;
 use crate::call::{Arg, Function, IntoArgs, Submitted};
 
 impl Function {
-    /// Calls the function without waiting, and leaves its results where they are made. Arguments may be such results too; a copy
-    /// is sent from there to the server that runs the call. Runs on the given server, unless that is lost.
+    /// Calls the function without waiting, and leaves its results on the server that computed them. Such results may also be
+    /// arguments; a copy is sent from there to the server that runs the call. The call runs on the given server, unless the
+    /// server is lost.
     ///
     /// # Errors
     /// If the arguments do not fit, or the server is not in the grid.

@@ -54,7 +54,7 @@ impl Format for Paje {
     }
 
     fn begin(&mut self, out: &mut dyn Write, at: Time, track: Track, name: &str, details: &Details) -> io::Result<()> {
-        // A viewer colours states by value, so there should be few values; only computed blocks are distinguished.
+        // A viewer colours states by value, so there should be few values: only the name and the computed block distinguish them.
         let block = details.get("block").and_then(|block| block.as_str());
         let value = block.map_or_else(|| name.to_string(), |block| format!("{name} {block}"));
         writeln!(out, "5 {} State t{} {}", date(at), track.number, quoted(&value))

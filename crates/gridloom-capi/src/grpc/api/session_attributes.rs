@@ -22,10 +22,10 @@ pub struct CSessionAttr {
     transfers: [c_int; 4],
 }
 
-/// Returns the attribute of that number of a session.
+/// Returns the session attribute with this number.
 ///
 /// # Safety
-/// Points to initialized attributes.
+/// `attr` points to initialized attributes.
 unsafe fn session_field(attr: *mut CSessionAttr, name: c_int) -> Outcome<Field> {
     let attr = memory::program_memory(attr, "the attributes")?.pointer();
     // SAFETY: promised by the caller; only pointers to fields are made.
@@ -115,10 +115,10 @@ pub unsafe extern "C-unwind" fn grpc_session_attr_release_np(value: *mut c_void)
     GRPC_NO_ERROR
 }
 
-/// Returns the time limits that attributes set for a call.
+/// Returns the time limits of a call that its attributes specify.
 ///
 /// # Safety
-/// Points to initialized attributes.
+/// `attr` points to initialized attributes.
 unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
     let given = unsafe { &*memory::program_memory(attr.cast_mut(), "the attributes")?.pointer() };

@@ -18,7 +18,7 @@ const DIFFERENCES_MAX: usize = 4;
 
 impl Agent {
     pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two servers cannot listen at one address: if the previous one is silent, it is gone, although its connection
+        // Two servers cannot listen on one address. If the earlier server is silent, it has ended, even if its connection
         // has not broken yet.
         let same =
             |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
@@ -80,7 +80,7 @@ impl Agent {
         self.directory_changed(now, out);
     }
 
-    /// Returns the functions with different code on other servers, one line for each such server.
+    /// Returns one warning for each server on which functions have different code.
     fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
         let others = self.servers.values().map(|server| &server.registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
@@ -138,8 +138,8 @@ impl Agent {
         unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
     }
 
-    /// Returns the servers to which a new server measures its links: those that registered last, so that no server is
-    /// measured by all.
+    /// Returns the servers to which a new server measures its links. These are the servers that registered most recently,
+    /// so that no server is probed by all others.
     fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
         let mut peers: Vec<(&NodeId, &Registered)> =
             self.servers.iter().filter(|(_, server)| !server.registration.is_stateless).collect();
@@ -148,8 +148,8 @@ impl Agent {
         peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
     }
 
-    /// Checks a registration. Returns the reason for a refusal, and whether the reason may be temporary. `before`:
-    /// servers that were registered with the same address.
+    /// Checks a registration. Returns the reason for a refusal, and whether the reason may be temporary. `before` contains
+    /// the servers that were registered with the same address.
     fn check_registration(
         &self,
         now: Time,
@@ -205,8 +205,9 @@ impl Agent {
                          '{signature}' here; rename the function or its module",
                         signature.name, other.registration.name
                     );
-                    // A server that restarts with a changed function may conflict with its own previous run, whose
-                    // loss is not noticed yet.
+                    // A server that restarts with a changed function may conflict with its own previous run, whose end
+                    // has not been
+                    // noticed yet.
                     return Err((other.registration.name == *name, why));
                 }
             }

@@ -61,7 +61,7 @@ pub struct ServerConfig {
     pub name: String,
     /// The address at which other nodes can dial it.
     pub address: String,
-    /// The agent's address; empty if the server has no agent and waits for clients that know it.
+    /// The agent's address; empty if the server has no agent and waits for clients that know its address.
     pub agent: String,
     /// Number of tasks that it runs at a time.
     pub slots: u32,
@@ -71,7 +71,7 @@ pub struct ServerConfig {
     pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
-    /// Maximum number of data in its store, because each takes a file descriptor.
+    /// Maximum number of data in its store. It is limited because each datum takes a file descriptor.
     pub data_max: u64,
     /// Factor by which its calls are deliberately slowed down.
     pub slowdown: f64,
@@ -106,7 +106,7 @@ pub struct Server {
     calibration: Calibration,
     shared: SharedData,
     pauses: Pauses,
-    /// Tasks in a worker that must end early.
+    /// Tasks that were given to a worker and must end early.
     early_ends: BTreeMap<TaskId, EarlyEnd>,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct SharedData {
     expected: BTreeMap<DatumId, (NamedDatum, NodeId)>,
     /// The agent that sent `expected`.
     expected_by: Option<NodeId>,
-    /// Time since which there is no agent.
+    /// Time at which the agent was first found missing; `None` while there is an agent.
     without_agent_since: Option<Time>,
 }
 
@@ -44,9 +44,9 @@ impl SharedData {
         self.held.len()
     }
 
-    /// True if a program could miss a datum after this server has exited. A copy of a datum that another server keeps
-    /// is not missed, nor is a datum that is available again after a restart. Only current versions are: a former
-    /// version is not kept on disk.
+    /// True if a program could miss a datum after this server has exited. A copy of a datum that another server keeps is
+    /// not missed. Nor is a durable datum, which is available again after a restart, if it is the current version of its
+    /// name: former versions are not kept on disk.
     pub(super) fn would_be_missed(&self, datum: DatumId) -> bool {
         match self.held.get(&datum) {
             Some(held) => !(held.named.is_durable && held.is_current),
@@ -77,7 +77,7 @@ impl SharedData {
         self.expected.retain(|_, (_, by)| *by != client);
     }
 
-    /// Expects a put, as an agent announced it. Announcements of a previous agent are void.
+    /// Records a put that the agent has announced. Announcements of a previous agent are void.
     fn expect(&mut self, agent: NodeId, named: NamedDatum, client: NodeId) {
         if self.expected_by.replace(agent) != Some(agent) {
             self.expected.clear();
@@ -195,8 +195,8 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Limits the wait for shared data without an agent, which knows their locations: tasks wait for an agent to
-    /// return for at most [`RECONNECT_NS_MAX`].
+    /// Limits how long tasks wait for shared data while there is no agent, which knows where they are stored: at most
+    /// [`RECONNECT_NS_MAX`].
     pub(super) fn limit_agentless_wait(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.registering.agent().is_some() {
             self.shared.without_agent_since = None;
@@ -239,7 +239,7 @@ impl Server {
         self.report(now, task.id.client, task.id, outcome, 0, out);
     }
 
-    /// Makes the datum that a task brought here a shared datum.
+    /// Turns the datum that a task brought here into a shared datum.
     fn publish(
         &mut self,
         now: Time,

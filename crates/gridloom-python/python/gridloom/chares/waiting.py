@@ -1,9 +1,10 @@
-"""Waits of entry methods of chares: for messages of mailboxes, values of futures, and channels between two chares.
+"""How entry methods of chares wait: for messages of mailboxes and channels, and for values of futures.
 
-An ``async def`` entry method is a coroutine, driven by the element's scheduler without an event loop: it yields a `Wait` of its
-chare, and the message that brings what it waits for resumes it, as part of that message's entry method.
+An ``async def`` entry method is a coroutine, driven by the element's scheduler without an event loop. It yields a `Wait` of its
+chare. The awaited message resumes it, as part of the entry method of that message.
 
-**Invariant:** a coroutine is resumed only within an entry method of its own chare, so what it sends and contributes is its chare's.
+**Invariant:** a coroutine is resumed only within an entry method of its own chare, so everything that it sends and contributes
+is attributed to that chare.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LISTED_MAX = 8
 
 
 class Waiter(Protocol):
-    """A chare whose entry methods wait: a `Chare`."""
+    """The part of `Chare` that waits use."""
 
     element: int
     index: tuple[int, ...]
@@ -43,7 +44,7 @@ class Wait:
     def __init__(self, chare: Waiter, what: str, prefix: tuple[Any, ...] = ()) -> None:
         self._chare = chare
         self._what = what
-        #: With what the message begins that it waits for.
+  # First arguments of the message that it waits for.
         self.prefix = prefix
         self._coroutine: CoroutineType[Any, Any, Any] | None = None
         self._is_ready = False
@@ -65,7 +66,7 @@ class Wait:
         return self
 
     def hold(self, chare: Waiter, coroutine: CoroutineType[Any, Any, Any]) -> bool:
-        """Whether that coroutine may wait for it, and does from now on."""
+        """Suspend a coroutine until this wait is over. Returns false if the coroutine may not wait for it."""
         if self._chare is not chare or self._coroutine is not None:
             return False
         self._coroutine = coroutine
@@ -90,7 +91,7 @@ class Wait:
 
 
 def begin(chare: Waiter, outcome: Any) -> None:
-    """Start what an entry method has returned, if it is a coroutine."""
+    """Run the coroutine that an entry method has returned, if any."""
     if isinstance(outcome, CoroutineType):
         drive(chare, outcome)
 
@@ -105,20 +106,20 @@ def drive(chare: Waiter, coroutine: CoroutineType[Any, Any, Any]) -> None:
         name = coroutine.__name__
         coroutine.close()
         raise UsageError(
-            f"{type(chare).__name__}.{name} awaits {wait!r}; an entry method awaits its own chare's mailboxes, futures, channels and "
-            "reductions, each of them once at a time"
+            f"{type(chare).__name__}.{name} awaits {wait!r}; an entry method can await only mailboxes, futures, channels and "
+            "reductions of its own chare, and each of them only once at a time"
         )
 
 
 def waiting_methods() -> str:
-    """The entry methods of this process that wait, and for what, in words; empty if none waits."""
+    """Describe the entry methods of this process that wait, and what they wait for. Empty if none waits."""
     waiting = [str(wait) for wait in _waiting]
     more = [f"and {len(waiting) - _LISTED_MAX} more"] if len(waiting) > _LISTED_MAX else []
     return "; ".join(waiting[:_LISTED_MAX] + more)
 
 
 def forget(element: int | None = None) -> None:
-    """Drop the coroutines of a program that has ended, or of an element that begins again."""
+    """Drop the coroutines of a program that has ended, or of an element that restarts."""
     for wait in [wait for wait in _waiting if element is None or wait.element == element]:
         del _waiting[wait]
 
@@ -133,7 +134,7 @@ class Box:
         self._waits: list[Wait] = []
 
     def __call__(self, *message: Any) -> None:
-        """Take a message in. The scheduler calls it."""
+        """Accept a message. Called by the scheduler."""
         for at, wait in enumerate(self._waits):
             count = len(wait.prefix)
             if message[:count] == wait.prefix:
@@ -148,12 +149,12 @@ class Box:
         Parameters
         ----------
         *first : object
-            Such as a step or a tag; none for any message.
+            For example a step or a tag. Without arguments, any message is received.
 
         Returns
         -------
         awaitable
-            The message's other arguments: a tuple, or the argument if it is one, or ``None``.
+            The message's other arguments: ``None`` if there are none, the argument itself if there is one, else a tuple.
         """
         count = len(first)
         wait = Wait(self._chare, self._name, first)
@@ -200,7 +201,7 @@ class Mailbox:
     def __get__(self, chare: Waiter | None, owner: type) -> Mailbox | Box:
         if chare is None:
             return self
-        # Later look-ups find it there.
+        # Later look-ups find the box in the instance's dictionary, and do not call this method.
         box = chare.__dict__[self._name] = Box(chare, self._name)
         return box
 
@@ -208,7 +209,7 @@ class Mailbox:
 class Future:
     """A value that is sent later: its chare awaits it, any chare sends it. `Chare.future` makes one.
 
-    A future is a callback, too, such as of `Chare.contribute`. As an argument of a message it goes to other elements.
+    A future can be used as a callback, for example of `Chare.contribute`. It can be sent to other elements as an argument of a message.
     """
 
     def __init__(self, target: RawTarget, number: int, wait: Wait | None = None) -> None:
@@ -218,7 +219,7 @@ class Future:
 
     @property
     def entry(self) -> RawEntry:
-        """The callback that it is."""
+        """The callback that sends the value."""
         return chare_entry(self._target, "_reply", self._number)
 
     def send(self, value: Any = None) -> None:
@@ -227,7 +228,7 @@ class Future:
 
     def __await__(self) -> Generator[Wait, None, Any]:
         if self._wait is None:
-            raise UsageError("this future is another chare's: the chare that made it awaits it")
+            raise UsageError("this future is another chare's: only the chare that made it can await it")
         return self._wait.__await__()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -243,7 +244,7 @@ class Replies:
         self._own = 0
         self._shared = 0
         self._pipes: dict[Any, Pipe] = {}
-        #: How many channels it has made to each chare.
+  # Number of channels created to each chare.
         self.channels: dict[Any, int] = {}
 
     def future(self) -> Future:
@@ -251,7 +252,7 @@ class Replies:
         return self._made(self._chare.this, 2 * self._own, f"future {self._own}")
 
     def shared(self) -> Future:
-        """Make a future whose value is sent to all chares of the array: each of them makes as many."""
+        """Make a future whose value is sent to all chares of the array. All of them must make the same number of such futures."""
         self._shared += 1
         return self._made(self._chare.array, 2 * self._shared + 1, f"reduction {self._shared}")
 
@@ -288,14 +289,15 @@ class Pipe:
 
 
 class Channel:
-    """A channel between two chares, each of which makes it: messages are received in the order in which they were sent.
+    """A channel between two chares. Each of them creates its own end. Messages are received in the order in which they were sent.
 
     Parameters
     ----------
     chare : Chare
         This chare: ``self``.
     other : Target
-        The other one. The first channel that one of them makes belongs to the other's first, and so on.
+        The other chare. The first channel that this chare creates to the other is connected to the first that the other creates to
+        this one, and so on.
     """
 
     def __init__(self, chare: Waiter, other: RawTarget) -> None:

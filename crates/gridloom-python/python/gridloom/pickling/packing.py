@@ -18,12 +18,13 @@ from .buffers import Aside
 from .by_value import dumps
 from .protocol import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
 
-# Functions of the grid that run those of programs.
+# Functions of the grid that run the functions of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{count}" for count in reversed(RESULTS)))
-# A pickle without any of these bytes calls nothing: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Longer ones are not looked through.
+# A pickle without any of these opcodes calls nothing: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Pickles longer than
+# `_LOOKED_THROUGH_BYTES` are not searched.
 _IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
 _LOOKED_THROUGH_BYTES = 256
-# Their arguments, for errors.
+# Descriptions of the arguments of `_RUNNERS`, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments", "call": "it, pickled,"}
 
 # Allocates memory for arguments, of a size in bytes.
@@ -89,7 +90,7 @@ def packed_array(
 ) -> npt.NDArray[np.uint8]:
     """Pickle arguments, large arrays into memory that `room` allocates.
 
-    If they cannot be pickled, the error has what they are, and names the first of the parts that cannot.
+    If they cannot be pickled, the error describes them by `what`, and names the first part that cannot be pickled.
     """
     aside = Aside()
     return aside.join(_packed(value, what, parts, True, aside), room)
@@ -108,7 +109,7 @@ def _packed(
 ) -> bytes:
     try:
         return dumps(value, fetches, aside)
-    except TaskError:  # of a handle
+    except TaskError:  # raised when a handle was fetched
         raise
     except Exception as error:
         guilty = _first_unpicklable(parts(), fetches)
@@ -146,7 +147,7 @@ def _used(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def runs_code(given: bytes) -> bool:
-    """Whether `unpack` of that may run code of the program."""
+    """Whether `unpack` may run code of the program for these bytes."""
     return given[:1] != VALUE or len(given) > _LOOKED_THROUGH_BYTES or not _IMPORTS.isdisjoint(given[1:])
 
 
@@ -162,7 +163,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
         try:
             return pickle.loads(body)
         except OSError as error:
-            why = f"it cannot be written down here, in {tempfile.gettempdir()}: {error}; make room, or set TMPDIR"
+            why = f"it cannot be written to {tempfile.gettempdir()} on this machine: {error}; free some space, or set TMPDIR"
             raise named(SignatureError, f"the result of {name}: {why}", function=name, server="", why=why) from error
         except BaseException as error:  # unpickling a value can exit; no interrupt arrives here
             raise named(
@@ -173,7 +174,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
                 server="",
                 why=text_of(error),
             ) from error
-    assert given[:1] == ERROR, "run_code gives no other"
+    assert given[:1] == ERROR, "run_code returns only values and errors"
     raise _raised(body, name, server)
 
 
@@ -187,9 +188,9 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
             return raised
     except BaseException as error:
         why = f"{type(error).__name__}: {text_of(error)}"
-    # Without a pickle, it could not be made there.
+    # If there is no pickle, the exception could not be pickled on the server.
     how = "unpickled" if pickled else "pickled"
-    text_here = f"{name} raised {kind}: {message}\n{text}\n(it comes as a gridloom.RemoteError, as it cannot be {how}: {why})"
+    text_here = f"{name} raised {kind}: {message}\n{text}\n(raised as a gridloom.RemoteError, because the exception cannot be {how}: {why})"
     fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
     remote = named(RemoteError, text_here, **fields)
     remote.__cause__ = RemoteTraceback(text)
@@ -197,7 +198,7 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
 
 
 def renamed(error: BaseException, name: str) -> BaseException:
-    """Put the name of the program's function into an error in the place of the function that runs it."""
+    """Put the name of the program's function into an error, instead of the function that runs it."""
     if is_raised(error):
         return error
     text = text_of(error)

@@ -1,4 +1,4 @@
-//! Consequences of facts that the client reports to the graph.
+//! What the graph returns after the client has reported a fact, such as the loss of a server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::graph::Task;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 
-/// Something that nobody needs any more.
+/// A copy, datum or group that is no longer needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::node::client) enum Unneeded {
     /// The copy in the client's store.
@@ -26,7 +26,7 @@ pub(in crate::node::client) enum Availability {
     Here(Meta),
     /// It was requested now, and will arrive later.
     Awaited,
-    /// It will not arrive, for that reason.
+    /// It will not arrive, for this reason.
     Lost(TaskError),
 }
 
@@ -39,7 +39,7 @@ pub(in crate::node::client) struct FailedTask {
     pub(in crate::node::client) server: Option<NodeId>,
 }
 
-/// Those that wait for a datum that will not arrive.
+/// The servers and the program that wait for a datum that will not arrive.
 #[derive(Debug, Default)]
 pub(in crate::node::client) struct Waiters {
     /// Servers that requested it from the client.
@@ -53,11 +53,11 @@ pub(in crate::node::client) struct Waiters {
 pub(in crate::node::client) struct ServerLoss {
     /// Tasks that had been sent to it.
     pub(in crate::node::client) stopped: Vec<TaskId>,
-    /// Those of them that can run elsewhere.
+    /// Tasks in `stopped` that can run elsewhere.
     pub(in crate::node::client) again: Vec<TaskId>,
     /// Tasks that cannot run any more.
     pub(in crate::node::client) hopeless: Vec<TaskId>,
-    /// Groups of which such tasks had not been mapped yet.
+    /// Groups with tasks that cannot run any more and had not been mapped yet.
     pub(in crate::node::client) unplanned: BTreeSet<GroupId>,
     /// Data that it was sending to the client.
     pub(in crate::node::client) broken_off: Vec<DatumId>,
