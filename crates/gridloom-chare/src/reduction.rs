@@ -261,6 +261,6 @@ mod tests {
         };
         assert!(wrong(Contribution::max(1), Callback::exit()).contains("some to Max"));
         assert!(wrong(sum(1).ordered(), Callback::exit()).contains("ordered"));
-        assert!(wrong(sum(1), Callback::exit().tagged(1)).contains("where the result goes"));
+        assert!(wrong(sum(1), Callback::exit().tagged(1)).contains("the callback of the result"));
     }
 }

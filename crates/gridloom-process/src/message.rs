@@ -113,7 +113,7 @@ mod tests {
         let refused = |body: &[u8]| parse_message(Body::Borrowed(body), &mut BufferPool::default()).unwrap_err();
         assert!(refused(&[]).contains("without"));
         assert!(refused(b"x\x02").contains("longer"));
-        assert!(refused(&[0xff, 1]).contains("no text"));
+        assert!(refused(&[0xff, 1]).contains("not UTF-8 text"));
         let long = ProcessMessage { kind: "x".repeat(KIND_BYTES_MAX + 1).into(), payload: Vec::new() };
         assert!(matches!(long.into_frame(), Err(ProcessError::TooLarge { .. })));
         let large = ProcessMessage { kind: "x".into(), payload: vec![0; URGENT_BYTES_MAX as usize + 1] };

@@ -90,7 +90,7 @@ impl Grid {
 
     /// Creates a group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"`
     /// is a good default), a plan from [`Group::plan`] or [`PlanRecord::load`], or a custom heuristic
-    /// ([`Mapping::own`]).
+    /// ([`Mapping::custom`]).
     pub fn group(&self, mapping: impl Into<Mapping>) -> Group {
         Group::new(&self.0, mapping.into())
     }

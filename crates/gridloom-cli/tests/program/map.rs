@@ -214,7 +214,7 @@ fn what_is_wrong_with_a_file_is_said() {
     says(refused(&w, &p.replace("[1.0", "[-1.0"), &good, "m1"), &["'speed' of server 0 is -1"]);
     says(refused(&w, &p.replace("[10000000.0", "[0.0"), &good, "m1"), &["'client_bytes_per_s' of server 0 is 0"]);
     says(refused(&w.replace(":1000000.0", ":-1"), &p, &good, "m1"), &["file 'in' has -1 bytes"]);
-    says(refused(&w.replace("[\"in\"]", "[\"y\"]"), &p, &good, "m1"), &["depend on one another in a circle"]);
+    says(refused(&w.replace("[\"in\"]", "[\"y\"]"), &p, &good, "m1"), &["depend on one another in a cycle"]);
     says(refused(&w, &p, &good[..20], "m1"), &["bad-plan.json: line 1, column 20: "]);
     says(
         refused(&w, &p, &w, "m1"),

@@ -86,7 +86,7 @@ fn a_gang_runs_on_the_slots_of_two_servers() {
     assert_eq!(events.last().unwrap()["event"], "done");
     // A plain call does not have the places of the other elements.
     let (status, error) = status_and_stderr(grid.command(&["call", "programs/squares", "[]"]));
-    assert!(status != 0 && error.contains("calls 'start' back"), "{error}");
+    assert!(status != 0 && error.contains("has the callback 'start'"), "{error}");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn what_cannot_run_is_refused_in_words() {
         assert!(status != 0 && error.contains(why), "{options:?}: {error}");
     }
     for (program, why) in [
-        ("x", "NAME=PATH is wanted"),
+        ("x", "expected NAME=PATH"),
         ("x=/no/such/file", "--program x=/no/such/file: there is no such file"),
         ("a.b=/bin/true", "--program 'a.b': give NAME=PATH, with a name without '.'"),
     ] {

@@ -75,7 +75,7 @@ fn each_entry_method_is_there_once_and_messages_come_after_they_went() {
     assert!(out.contains("ended with"), "{out}");
     let events = trace.events();
     let spans = spans(&events);
-    let balls: Vec<&Span> = spans.values().flatten().filter(|span| span.0 == "Player.Ball").collect();
+    let balls: Vec<&Span> = spans.values().flatten().filter(|span| span.0 == "BallChare.Ball").collect();
     let of = |chare: &str| balls.iter().filter(|span| span.1 == chare).count();
     assert_eq!((balls.len(), of("(0)"), of("(1)")), (11, 6, 5), "{balls:?}");
     for (element, spans) in &spans {
@@ -100,9 +100,9 @@ fn moves_results_and_an_element_that_is_killed_are_in_the_other_format_too() {
     let text = trace.text();
     let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
     assert!(text.starts_with("%EventDef PajeDefineContainerType"), "{text}");
-    assert_eq!(count("\"Player.Hop\""), 511);
+    assert_eq!(count("\"BallChare.Hop\""), 511);
     // Each chare that had the last hop is called back, until the program ends.
-    assert!(count("\"Player.outcome 0\"") >= 1 && count("\"Player.Stop\"") >= 2, "{text}");
+    assert!(count("\"BallChare.outcome 0\"") >= 1 && count("\"BallChare.Stop\"") >= 2, "{text}");
     let output = chares_run("fall", &["-n", "3", "--trace", trace.path()]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("lacks elements that left no record, for example because they were killed: 1"), "{error}");

@@ -91,7 +91,7 @@ fn a_job_waits_for_nodes_that_are_down() {
     let bound = ProcessTimeout::of(&waiting);
     let errors = BufReader::new(waiting.stderr.take().unwrap()).lines().map_while(Result::ok);
     let waits = errors
-        .filter(|line| line.contains(" waits since "))
+        .filter(|line| line.contains(" has been waiting for "))
         .find(|line| line.contains("DOWN") || line.ends_with("NodeLimit"));
     assert!(waits.is_some(), "Slurm has not said within {} s that nodes are down", WAIT_LIMIT.as_secs());
     drop(bound);
@@ -138,7 +138,7 @@ fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
     let taken = errors.next().unwrap();
     assert!(taken.contains("run 'gridloom down grid'"), "{taken}");
     let waits = errors.next().unwrap();
-    assert!(waits.contains(" waits since 0 s: "), "{waits}");
+    assert!(waits.contains(" has been waiting for 0 s: "), "{waits}");
     // The command ends, and the next one continues with the same job.
     waiting.kill().unwrap();
     waiting.wait().unwrap();

@@ -145,7 +145,7 @@ fn wrong_classes_name_place_and_remedy() {
             "DefClass c { DefMethod _initialize(IN int n) { } }",
             "'_initialize' runs automatically, so it has no parameters",
         ),
-        ("DefClass c CalcOrder 1 { DefMethod f() { } }", "'CalcOrder' is of a method"),
+        ("DefClass c CalcOrder 1 { DefMethod f() { } }", "'CalcOrder' belongs to a method"),
         ("DefClass c { DefMethod f() { }", "1:12: this '{' has no closing '}'"),
         ("DefClass c { Define f() { } }", "expected 'DefState', 'DefMethod' or '}', got 'Define'"),
     ] {

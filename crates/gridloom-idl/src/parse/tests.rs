@@ -193,7 +193,7 @@ fn errors_have_their_place_and_remedy() {
         "#include <a.h>"
     );
     assert!(refusal("\n#ifdef A\n").starts_with("linalg.idl:2:1: conditions of the C preprocessor"));
-    assert!(refusal("Define f(\n#define N 1\n)").starts_with("linalg.idl:2:1: a directive of the C preprocessor"));
+    assert!(refusal("Define f(\n#define N 1\n)").starts_with("linalg.idl:2:1: directives of the C preprocessor"));
     assert!(refusal("FortranFormat \"x\";").contains("expected one %s"));
     assert!(refusal("Define f() Calls f((string) 1);").contains("expected a cast to an integer type"));
 }

@@ -126,7 +126,7 @@ fn each_server_is_tried_once_and_the_putter_is_told_why_none_can() {
         // For two replicas, the last server alone is not enough.
         assert_eq!(stage.failures(), if replicas == 1 { [1, 1, 1] } else { [1, 1, 0] });
         let text = error.to_string();
-        let named = ["'mesh' of 1048576 bytes", "server 'server-1': the disk of host 1 is full"];
+        let named = ["the 1048576 bytes of 'mesh'", "server 'server-1': the disk of host 1 is full"];
         assert!(named.iter().all(|word| text.contains(word)) && text.contains("make room on these disks"), "{text}");
         assert!(matches!(error, NameError::NoRoom { .. }));
     }

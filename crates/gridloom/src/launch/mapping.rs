@@ -43,7 +43,7 @@ impl Mapping {
     /// use gridloom::map::{Problem, Schedule};
     ///
     /// // Each task runs where it is fastest, wherever its data are.
-    /// let fastest = Mapping::own("fastest", |problem: &Problem| {
+    /// let fastest = Mapping::custom("fastest", |problem: &Problem| {
     ///     let mut schedule = Schedule::new(problem);
     ///     for task in 0..problem.task_count() {
     ///         let seconds = |server: &usize| problem.seconds(task, *server).unwrap_or(f64::INFINITY);

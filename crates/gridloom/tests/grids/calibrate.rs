@@ -98,7 +98,7 @@ fn functions_without_a_complexity_are_measured_by_their_bytes_and_texts_have_to_
     let ranges = sizes(&[("m", 10, 1000), ("n", 7, 7)]);
     let mut config = CalibrateConfig { sizes: ranges, ..CalibrateConfig::default() };
     let error = grid.calibrate("scaled", &config, None, &mut silent).unwrap_err().to_string();
-    assert!(error.contains("argument 'how' is no number") && error.contains("how=VALUE"), "{error}");
+    assert!(error.contains("argument 'how' is not a number") && error.contains("how=VALUE"), "{error}");
     config.set.insert("how".into(), Value::text("twice"));
     let done = grid.calibrate("scaled", &config, None, &mut silent).unwrap();
     assert!(done.iter().all(|one| one.unit == "B" && one.reached_goal), "{done:?}");

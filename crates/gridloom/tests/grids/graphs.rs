@@ -234,7 +234,7 @@ fn inputs_may_be_results() {
     };
     let small = Program::new(&grid, &before).one(&grid.function("product").unwrap(), (matrix(5), matrix(5))).unwrap();
     refused(vec![("z".into(), made[0].clone())], "'z' is given, but is not an input");
-    refused(vec![("x".into(), small)], "input 'x' is float64[600, 600], and float64[5, 5] was given for it");
+    refused(vec![("x".into(), small)], "input 'x' is float64[600, 600], but float64[5, 5] was given for it");
 }
 
 #[test]

@@ -140,8 +140,8 @@ fn declarations_that_cannot_be_are_refused_with_their_place() {
     let cases = [
         ("#define N 3\nGRIDLOOM_MESSAGE(m, struct m { int a[N]; });", ".c:3: ", "GRIDLOOM_CONSTANT(name)"),
         ("GRIDLOOM_MESSAGE(m, struct m { int n; double *x; });", ".c:2: 'm.x'", "or GRIDLOOM_ONE for one"),
-        ("GRIDLOOM_MESSAGE(m, struct m { void *p; });", ".c:2: ", "void says nothing"),
-        ("typedef int number;\nGRIDLOOM_MESSAGE(m, struct m { number n; });", ".c:3: ", "'number' is no type"),
+        ("GRIDLOOM_MESSAGE(m, struct m { void *p; });", ".c:2: ", "void has no type to convert"),
+        ("typedef int number;\nGRIDLOOM_MESSAGE(m, struct m { number n; });", ".c:3: ", "'number' is not a known type"),
         ("GRIDLOOM_MESSAGE(m, struct m { int n; } __attribute__((aligned(16))););", ".c:2: ", "expected ';'"),
         (
             "GRIDLOOM_TYPES(typedef int number_t;);\n#define number_t long\n\

@@ -62,9 +62,9 @@ fn both_sides_speak_the_highest_version_that_both_know() {
     assert_eq!(negotiated_version((lowest, highest)), Some(highest));
     assert_eq!(negotiated_version((lowest - 1, lowest)), Some(lowest));
     assert_eq!(negotiated_version((highest, highest + 1)), Some(highest));
-    assert_eq!(negotiated_version((lowest - 2, lowest - 1)), None);
+    assert_eq!(negotiated_version((0, lowest - 1)), None);
     assert_eq!(negotiated_version((highest + 1, highest + 2)), None);
-    assert_eq!(negotiated_version((highest, lowest)), None, "no range");
+    assert_eq!(negotiated_version((highest + 1, lowest)), None, "no range");
 }
 
 /// Returns an acceptor's reply to a first frame that offers these versions and has extra bytes after the hello.
@@ -94,10 +94,8 @@ fn what_a_newer_peer_says_behind_its_hello_is_passed_over_and_an_older_one_says_
 fn processes_of_two_releases_refuse_each_other_in_words() {
     let (lowest, highest) = VERSIONS;
     answer(Purpose::Process, (lowest, highest), b"").unwrap();
-    for versions in [(lowest, lowest), (highest, highest + 1)] {
-        let error = answer(Purpose::Process, versions, b"").unwrap_err().to_string();
-        assert!(error.contains("install the same release on both sides"), "{error}");
-    }
+    let error = answer(Purpose::Process, (highest, highest + 1), b"").unwrap_err().to_string();
+    assert!(error.contains("install the same release on both sides"), "{error}");
 }
 
 #[test]
