@@ -81,7 +81,7 @@ class Point(chares.Chare):
         self.seconds.append(perf_counter() - self.began)
         due = [self.graph.tasks(self.steps), self.graph.inputs_of_all(self.steps)]
         if list(sums) != due:
-            raise ValueError(f"tasks and their inputs were {sums}, and should be {due}")
+            raise ValueError(f"the numbers of tasks and inputs are {sums}, but should be {due}")
         if self.round + 1 < len(self.options.rounds):
             self.array.begin(self.round + 1)
         else:

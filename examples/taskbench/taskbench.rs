@@ -150,7 +150,7 @@ impl Point {
         let due = self.options.graph.totals(self.options.rounds[self.round].1);
         let due = Value::Integers(vec![due.0 as i64, due.1 as i64]);
         if sums != due {
-            return cx.fail(format!("tasks and their inputs were {sums:?}, and should be {due:?}"));
+            return cx.fail(format!("the numbers of tasks and inputs are {sums:?}, but should be {due:?}"));
         }
         match self.round + 1 {
             next if next == self.options.rounds.len() => cx.exit(std::mem::take(&mut self.rounds_ns)),

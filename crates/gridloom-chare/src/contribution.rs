@@ -133,6 +133,8 @@ mod tests {
     fn values_that_do_not_fit_are_named() {
         let wrong = combine(Reducer::Sum, &[], 1.5.into(), 4.into()).unwrap_err();
         assert!(wrong.starts_with("1 floats and 1 integers cannot be combined"), "{wrong}");
-        assert!(combine(Reducer::Own(3), &[], 1.5.into(), 4.into()).unwrap_err().contains("reducer 3 is not registered"));
+        assert!(
+            combine(Reducer::Own(3), &[], 1.5.into(), 4.into()).unwrap_err().contains("reducer 3 is not registered")
+        );
     }
 }

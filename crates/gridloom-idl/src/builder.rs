@@ -111,7 +111,7 @@ impl SignatureBuilder {
         let names: Vec<&str> = all.iter().map(|one| one.param.name.as_str()).collect();
         let expression = |what: &str, text: &str| {
             if text.contains("//") {
-                let why = "'//' begins a comment; '/' divides, and gives a whole number of whole numbers";
+                let why = "'//' begins a comment; '/' divides, and the quotient of two integers is an integer";
                 return Err(fail(format!("{what}: '{text}': {why}")));
             }
             parse_expression(text, &names).map_err(|error| IdlError {

@@ -19,7 +19,7 @@ use super::{Entry, Heuristic};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "lookahead",
-    about: "heft with each task where the last task that reads its results ends earliest",
+    about: "heft that places each task so that the last task that reads its results ends earliest",
     source: "Bittencourt, Sakellariou, Madeira, PDP 2010",
     parameters: &[],
     make: |_| Ok(Box::new(Lookahead)),

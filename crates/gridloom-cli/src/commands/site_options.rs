@@ -55,7 +55,7 @@ impl SitesOptions {
 /// The site of a node.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SiteOptions {
-    /// Site of the node: filters apply to messages for nodes of other sites, and shared memory is not used with them
+    /// Site of the node: filters apply to messages for nodes of other sites, and no memory is shared with those nodes
     #[arg(long, value_name = "NAME")]
     site: Option<String>,
     /// Filter for messages that the node sends to other sites: rate=10MB/s, delay=16ms or jitter=2ms; may be repeated,

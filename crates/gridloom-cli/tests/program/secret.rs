@@ -67,7 +67,10 @@ fn a_node_without_a_secret_does_not_start() {
     let arguments = ["serve", &idl(), "--library", library(), "--agent", "192.0.2.1:7711"];
     let (code, error) = status_and_stderr(of_user(&folder, &arguments));
     assert_eq!(code, 1);
-    assert!(error.contains("no grid secret for the agent at 192.0.2.1:7711") && error.contains("copy its secret here"), "{error}");
+    assert!(
+        error.contains("no grid secret for the agent at 192.0.2.1:7711") && error.contains("copy its secret here"),
+        "{error}"
+    );
     assert!(!folder.join("gridloom").exists());
 }
 

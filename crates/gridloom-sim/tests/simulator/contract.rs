@@ -108,7 +108,7 @@ fn promise_3_a_peer_is_lost_after_its_last_message() {
     grid.run();
     let order: Vec<String> = grid.heard(b).iter().map(|(_, input)| short(input)).collect();
     assert_eq!(order, ["start", "up", "refused", "ping 1", "lost"]);
-    assert!(grid.when(a, "lost").is_empty(), "who hangs up is not told");
+    assert!(grid.when(a, "lost").is_empty(), "the node that hangs up is not notified");
 }
 
 #[test]

@@ -143,7 +143,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
         let library = library()?;
         // SAFETY: required by the header.
         let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
-        bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("a time limit of {why}")))?);
+        bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("the time limit is {why}")))?);
         Ok(())
     })
 }

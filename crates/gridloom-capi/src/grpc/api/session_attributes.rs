@@ -123,7 +123,7 @@ unsafe fn limits_of(attr: *const CSessionAttr) -> Outcome<Limits> {
     // SAFETY: promised by the caller.
     let given = unsafe { &*memory::program_memory(attr.cast_mut(), "the attributes")?.pointer() };
     let limit = |seconds: c_int| {
-        limits::limit(f64::from(seconds)).map_err(|why| Failed::other(format!("a time limit of {why}")))
+        limits::limit(f64::from(seconds)).map_err(|why| Failed::other(format!("the time limit is {why}")))
     };
     let [arguments, results, ..] = given.transfers;
     let transfers = TransferLimits { arguments: limit(arguments)?, results: limit(results)? };

@@ -110,8 +110,9 @@ impl Agent {
         if !is_offered || !server.cannot_run.insert(function.clone()) {
             return;
         }
-        let text =
-            format!("a server cannot run '{function}'; it receives no calls of it while another server offers it");
+        let text = format!(
+            "a server cannot run '{function}'; from now on, other servers that offer the function receive its calls"
+        );
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
         self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
@@ -122,7 +123,8 @@ impl Agent {
         let Some(server) = self.servers.get_mut(&from) else { return };
         server.cannot_run = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
         server.is_draining = true;
-        let text = "a server is draining; it receives no calls of functions that another server offers";
+        let text =
+            "a server is draining; calls of its functions are sent to other servers that offer them, if there are any";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
         self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
@@ -162,7 +164,7 @@ impl Agent {
         if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
             let (length, limit) = (name.len(), gridloom_base::limits::NAME_BYTES_MAX);
             return Err(for_good(format!(
-                "its name has {length} bytes, must have 1 to {limit}; choose another with --name"
+                "its name has {length} bytes, but must have 1 to {limit}; choose another with --name"
             )));
         }
         if registration.release.len() > gridloom_base::limits::NAME_BYTES_MAX {
@@ -179,8 +181,9 @@ impl Agent {
         let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
         if let Some(other) = before.iter().find(|node| is_alive(node)) {
             let (other, address) = (&self.servers[other].registration.name, &registration.address);
-            let why =
-                format!("server '{other}' already uses its address {address}; give each server its own (--advertise)");
+            let why = format!(
+                "server '{other}' already uses the address {address}; give each server an address of its own (--advertise)"
+            );
             return Err((true, why));
         }
         if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
