@@ -1,8 +1,7 @@
 //! Gridloom's figures compared with the limits of the machine, measured in one run: `make bench`.
 //!
-//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), only those
-//! figures; `pipelined`,
-//! `sim-long` and `sim-big` only if named.
+//! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), measures only those
+//! figures. `pipelined`, `sim-long` and `sim-big` are measured only if they are named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is the range from the smallest to the largest of the rounds' ratios.
@@ -73,8 +72,7 @@ fn main() {
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
         one.set(first.expect("this thread has processors"));
         // Processes inherit the processors that this thread may use. On one processor the scheduler has no choice to
-        // make, so ours and
-        // the limit can be compared; on several, each may be placed differently.
+        // make, so Gridloom's figure and the limit can be compared; on several, each may be placed differently.
         rustix::thread::sched_setaffinity(None, &one).expect("the processor was just listed");
         if wanted("grpc") {
             figures.push(grpc::null_call(&out, "null grpc_call from C, one core, p50, us"));
@@ -312,7 +310,7 @@ fn under_bulk(grid: &Grid, null: &Function) -> f64 {
     p99
 }
 
-/// An array from client to server: GiB/s from the call to its return, minus a null call's time.
+/// An array from client to server, in GiB/s, timed from the call to its return.
 fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
     let grid = local(&LocalConfig { shared_memory, ..config.clone() });
     let touch = grid.function("bench/touch").expect("offered");
@@ -332,7 +330,7 @@ fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
         let start = Instant::now();
         touch.call([value]).expect("it runs");
         let rate = gib / start.elapsed().as_secs_f64();
-        // The first round warms the receiving memory, like the limit's.
+        // The first round only warms the receiving memory, as in the measurement of the limit.
         if round > 0 {
             ours.push(rate);
             limits.push(limit);
@@ -351,7 +349,7 @@ fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
     }
 }
 
-/// A result that is sent from server to server over TCP, from the report's measured transfers.
+/// A result that is sent from server to server over TCP, by the times of the report's transfers.
 fn server_to_server(config: &LocalConfig) -> Figure {
     let grid = local(&LocalConfig { servers: 2, shared_memory: false, ..config.clone() });
     let keep = grid.function("bench/keep").expect("offered");

@@ -1,12 +1,12 @@
-//! Names a simulated process that ends the program by a signal, before the program ends. It may overflow its stack,
-//! follow an invalid pointer, divide by zero, or call `abort`.
+//! If a simulated process ends the program by a signal, prints the name of that process first. The process may have
+//! overflowed its stack, followed an invalid pointer, divided by zero, or called `abort`.
 //!
-//! Below a coroutine's stack there is a guard page. The handler prints the process and the time. Then it lets the
-//! fault occur again with the system's own handling, so that debuggers and core files see it at its origin. It does
-//! not replace a handler of the program.
+//! Below a coroutine's stack there is a guard page. The signal handler prints the process and the time. Then it lets
+//! the fault occur again with the system's default action, so that debuggers and core files see it at its origin. A
+//! handler that the program has installed is not replaced.
 //!
-//! **Limit:** a frame that is larger than the page and does not touch it may reach another stack undetected
-//! (`-fstack-clash-protection` touches it).
+//! **Limit:** a stack frame that is larger than the guard page and does not touch it may reach another stack undetected
+//! (`-fstack-clash-protection` makes it touch the page).
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -47,16 +47,16 @@ pub(crate) fn set_time(now: Time) {
 
 /// Starts reporting overflows on this thread.
 pub(crate) fn install_handler() {
-    // It exists as long as the program.
+    // The handler's stack is never freed.
     let stack = Box::leak(vec![0u8; HANDLER_STACK_BYTES].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: HANDLER_STACK_BYTES };
-    // SAFETY: a handler's stack that is never freed. If it is refused, signals are handled as before.
+    // SAFETY: the memory of the handler's stack is never freed. If the call fails, signals are handled as before.
     if unsafe { libc::sigaltstack(&raw const stack, null_mut()) } != 0 {
         return;
     }
     for (signal, _) in SIGNALS {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: an action with all fields set or zero, which is an empty mask without flags; the handler calls only
+        // SAFETY: all fields of the action are set, or zero (an empty mask, no flags); the handler calls only
         // async-signal-safe functions. If a call fails, everything is as before.
         unsafe {
             let mut before = MaybeUninit::<libc::sigaction>::zeroed();
@@ -72,8 +72,8 @@ pub(crate) fn install_handler() {
     }
 }
 
-/// Names the process. The system's own handling has been restored by then, and the fault occurs again; a signal that
-/// somebody sent is sent again.
+/// Prints the name of the process. The default action is in force again by then: a fault occurs again when the handler
+/// returns, and a signal that was sent is raised again.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     print_fault(signal, info);
     // SAFETY: the system's description of the signal; `raise` may be called in a handler, and takes effect at its end.
@@ -85,7 +85,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void
 }
 
 fn print_fault(signal: c_int, info: *mut libc::siginfo_t) {
-    // Outside of processes there is no process to name.
+    // No simulated process was running.
     let Some((function, host)) = current::names() else { return };
     // SAFETY: the system's description of the fault.
     let address = unsafe { (*info).si_addr() }.addr();
@@ -99,7 +99,7 @@ fn print_fault(signal: c_int, info: *mut libc::siginfo_t) {
     // The start of the stack is known only to within a few frames.
     if signal == libc::SIGSEGV && (end.saturating_sub(REACH_BYTES)..=end + 16_384).contains(&address) {
         return write_stderr(
-            c" s overflowed its stack of 1 MiB; allocate large arrays (malloc), and do not recurse so deep\n",
+            c" s overflowed its stack of 1 MiB; allocate large arrays with malloc, or recurse less deeply\n",
         );
     }
     write_stderr(c" s: ");
@@ -125,7 +125,7 @@ fn write_seconds(ns: u64) {
     write_stderr(CStr::from_bytes_until_nul(&text[at..]).unwrap_or(c"?"));
 }
 
-/// Digits of a second: microseconds.
+/// Number of decimals of a second, for microseconds.
 const DECIMALS: u32 = 6;
 
 /// Writes to standard error; a signal handler may call it.

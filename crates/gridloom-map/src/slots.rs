@@ -36,13 +36,14 @@ impl Slots {
         slots
     }
 
-    /// Returns the earliest start, not before `ready_s`, of a task of that length; with `insertion` also between tasks placed.
+    /// Returns the earliest start, not before `ready_s`, of a task of that length. With `insertion`, the task may also
+    /// be put between tasks that are already placed.
     pub fn fit(&self, ready_s: f64, seconds: f64, insertion: bool) -> f64 {
         if insertion { self.gaps.first_fit(ready_s, seconds) } else { ready_s.max(self.gaps.tail_s) }
     }
 
-    /// Takes a slot during an interval that [`Slots::fit`] found. If there is one slot, an interval of no length separates those
-    /// before and after it: no other interval can contain it.
+    /// Takes a slot during an interval that [`Slots::fit`] found. With a single slot, even an interval of length zero
+    /// splits its gap: no later interval can contain it.
     pub fn take(&mut self, start_s: f64, end_s: f64) {
         if self.capacity == 1 {
             return self.gaps.cut(start_s, end_s);
@@ -93,7 +94,7 @@ struct Block {
     /// Start and end, ascending; never empty.
     gaps: Vec<(f64, f64)>,
     longest_s: f64,
-    /// End of the last gap, stored here so that finding a block reads blocks only.
+    /// End of the last gap, stored here so that the search for a block does not read the gaps.
     end_s: f64,
 }
 
@@ -121,8 +122,9 @@ impl Gaps {
         self.tail_s
     }
 
-    /// Returns the first block that ends at that time or later. Tasks are mostly placed near the end, so the search gallops from
-    /// there: over a million tasks, bisection from the middle waits for memory at each step.
+    /// Returns the first block that ends at that time or later. Tasks are mostly placed near the end, so the search
+    /// gallops backwards from there: with a million tasks, a bisection that starts in the middle waits for memory at
+    /// each step.
     fn first_ending(&self, time_s: f64) -> usize {
         let (mut first, mut step) = (self.blocks.len(), 1);
         while first > 0 {

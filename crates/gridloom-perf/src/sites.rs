@@ -1,8 +1,9 @@
-//! Sites, and the paths that join them. Places with wide links among them are a site. Links between two sites that are narrower
-//! than the NICs of both ends are presumed to share one path.
+//! Sites, and the paths that join them. Places that are joined by wide links, those of high bandwidth, form a site.
+//! Links between two sites that are narrower than the NICs at both ends are presumed to share one path.
 //!
-//! Probes run alone, so they cannot distinguish one path for all links from a path for each. Real networks have one for all, and
-//! a plan that relies on paths that do not exist loses more than one that uses too few of them.
+//! Probes run alone, so they cannot tell whether all links between two sites share one path or each has its own. In
+//! real networks they share one. A plan that relies on paths that do not exist loses more than a plan that uses too few
+//! paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ const NARROW: f64 = 0.7;
 /// Number of passes that assign each place to its site.
 const ROUNDS: usize = 3;
 
-/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only if
-/// `is_sure` is true for it: first probes are disturbed, or are guesses.
+/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only
+/// if `is_sure` is true for it, because first probes are disturbed, or are guesses.
 pub(super) fn inter_site_paths<P: Ord + Clone>(
     mut bandwidths: BTreeMap<(P, P), f64>,
     is_sure: impl Fn(&(P, P)) -> bool,
@@ -34,7 +35,7 @@ fn symmetric<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P,
     back.chain(bandwidths.iter().map(|(pair, bandwidth)| (pair.clone(), *bandwidth))).collect()
 }
 
-/// A path from one site to another, by site numbers, which are valid for one [`Shared`].
+/// A path from one site to another, by the numbers of the sites, which are valid for one [`SharedPaths`].
 pub type Path = (usize, usize);
 
 /// The narrow links between sites, by the path that they are presumed to share.
@@ -42,7 +43,7 @@ pub type Path = (usize, usize);
 pub struct SharedPaths<P> {
     inter_site_paths: BTreeMap<(P, P), Path>,
     links: BTreeMap<Path, Vec<(P, P)>>,
-    /// Bandwidth of each path, that of its widest link, bytes per second.
+    /// Bandwidth of each path, which is that of its widest link, in bytes per second.
     widths: BTreeMap<Path, f64>,
     sites: BTreeMap<P, usize>,
 }
@@ -74,18 +75,18 @@ impl<P: Ord + Clone> SharedPaths<P> {
         SharedPaths { inter_site_paths, links: by_way, widths, sites }
     }
 
-    /// The path that a link, measured or not, is presumed to share with others.
+    /// Returns the path that a link, measured or not, is presumed to share with others.
     pub fn path_of(&self, from: &P, to: &P) -> Option<Path> {
         let way = (*self.sites.get(from)?, *self.sites.get(to)?);
         (way.0 != way.1 && self.widths.contains_key(&way)).then_some(way)
     }
 
-    /// All paths.
+    /// Iterates over all paths.
     pub fn all(&self) -> impl Iterator<Item = Path> {
         self.widths.keys().copied()
     }
 
-    /// The measured links of a path, in either direction.
+    /// Iterates over the links of a path that were measured in at least one direction.
     pub fn links(&self, way: Path) -> impl Iterator<Item = &(P, P)> {
         self.links.get(&way).into_iter().flatten()
     }
@@ -95,13 +96,13 @@ impl<P: Ord + Clone> SharedPaths<P> {
         self.width(pair, other).is_some()
     }
 
-    /// Bandwidth of the path that two links are presumed to share, bytes per second.
+    /// Returns the bandwidth of the path that two links are presumed to share, in bytes per second.
     pub(super) fn width(&self, pair: &(P, P), other: &(P, P)) -> Option<f64> {
         let way = self.inter_site_paths.get(pair).filter(|way| self.inter_site_paths.get(other) == Some(way))?;
         self.widths.get(way).copied()
     }
 
-    /// The links that are presumed to share the path of that one.
+    /// Iterates over the other links that are presumed to share a path with this one.
     pub(super) fn links_on_path_of<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
         self.inter_site_paths.keys().filter(move |other| *other != pair && self.share_path(pair, other))
     }
@@ -117,7 +118,7 @@ fn find_paths<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottlen
     }
     let mut members: BTreeMap<usize, Vec<&P>> = BTreeMap::new();
     sites.iter().for_each(|(place, site)| members.entry(*site).or_default().push(place));
-    // Between two sites, both directions or none.
+    // For two sites, either both directions are counted or neither is.
     let mut left = SITE_PAIRS_MAX;
     let mut is_counted: BTreeMap<(usize, usize), bool> = BTreeMap::new();
     let mut found = Vec::new();
@@ -130,7 +131,7 @@ fn find_paths<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottlen
         });
         if *is_counted {
             let all = members[&a].iter().flat_map(|from| members[&b].iter().map(|to| ((*from).clone(), (*to).clone())));
-            // A place of a third site may be near to both.
+            // Wide links are left out: a place of a third site may be near to both sites.
             let pairs = all.filter(|pair| !bandwidths.contains_key(pair) || links.is_narrow(pair)).collect();
             found.push(Bottleneck { pairs, bandwidth });
         }
@@ -163,8 +164,8 @@ impl<'a, P: Ord> Links<'a, P> {
         bandwidth.is_some_and(|bandwidth| *bandwidth < NARROW * self.out[&pair.0].min(self.into[&pair.1]))
     }
 
-    /// Returns the site of each place: the one to which most of its links are wide. One link that was measured beside
-    /// other data, and so looks narrow, does not split a site.
+    /// Returns the site of each place: the one to which most of its links are wide. A single link that looks narrow,
+    /// because it was measured during other transfers, does not split a site.
     fn sites(&self) -> BTreeMap<&'a P, usize> {
         let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
         for (pair, bandwidth) in self.bandwidths {
@@ -177,7 +178,7 @@ impl<'a, P: Ord> Links<'a, P> {
         }
         let places: BTreeSet<&P> = self.bandwidths.keys().flat_map(|(from, to)| [from, to]).collect();
         let mut sites: BTreeMap<&P, usize> = BTreeMap::new();
-        // In the first pass only the sites of earlier places are known, then those of all.
+        // The first pass knows only the sites of earlier places, the next ones know all.
         for _ in 0..ROUNDS {
             for (number, place) in places.iter().enumerate() {
                 let fitting = fitting(near.get(place).into_iter().flatten(), &sites);
@@ -189,7 +190,8 @@ impl<'a, P: Ord> Links<'a, P> {
     }
 }
 
-/// Returns the site to which more of these links are wide than narrow, by the greatest difference.
+/// Returns the site to which these links have the greatest excess of wide over narrow links; `None` if every excess is
+/// negative.
 fn fitting<'a, P: Ord + 'a>(
     near: impl Iterator<Item = &'a (&'a P, bool)>,
     sites: &BTreeMap<&P, usize>,
@@ -262,9 +264,9 @@ mod tests {
     #[test]
     fn links_as_wide_as_the_cards_share_nothing() {
         assert_eq!(sure(links(6, |_, _| 100.0)), []);
-        // 0 has a narrow NIC: the program's machine.
+        // Place 0, the program's machine, has a narrow NIC.
         assert_eq!(sure(links(6, |a, _| if a == 0 { 10.0 } else { 100.0 })), []);
-        // 5 has a wide one.
+        // Place 5 has a wide NIC.
         let found = sure(links(6, |a, b| if a == 4 && b == 5 { 1000.0 } else { 100.0 }));
         assert!(found.iter().all(|one| one.pairs.iter().all(|(a, b)| *a >= 4 || *b >= 4)), "{found:?}");
     }

@@ -1,4 +1,4 @@
-"""Functions that return or raise what cannot be sent, or what they did not declare, or change what they are given."""
+"""Functions whose results or exceptions cannot be sent or are not of the declared type, or that change their arguments."""
 
 import asyncio
 import pickle
@@ -10,7 +10,7 @@ import pytest
 from bad_functions import is_free
 from sent_functions import twice
 
-# --- They return or raise what cannot be sent.
+# --- Results and exceptions that cannot be sent.
 
 
 class ExitsWhenRead:
@@ -113,7 +113,7 @@ def test_stop_iteration_ends_no_iterator(one):
         list(one.map(raises, [StopIteration]))
 
 
-# --- They return another type or shape than they declare, or change what they are given.
+# --- Results of another type or shape than declared, and functions that change their arguments.
 
 FOUR = np.arange(4.0)
 RIGHT = {

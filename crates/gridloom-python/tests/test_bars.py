@@ -1,4 +1,4 @@
-"""Bars of groups, maps and transfers on a terminal, and that nothing is drawn elsewhere."""
+"""Tests of the progress bars of groups, maps and transfers: on a terminal they are drawn, elsewhere nothing is."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ from gridloom.display import bars
 
 
 class Terminal:
-    """A terminal as standard error, and what was drawn on it so far. A thread reads it, so that nothing waits for its reader."""
+    """A pseudo-terminal for standard error, with the text drawn on it so far. A thread reads it, so that no writer blocks."""
 
     def __init__(self, monkeypatch):
         self._monkeypatch = monkeypatch
@@ -32,7 +32,7 @@ class Terminal:
         threading.Thread(target=self._run, daemon=True).start()
 
     def take(self):
-        """Have it be standard error: pytest gives each phase of a test its own."""
+        """Make it standard error. The test itself has to do so, as pytest replaces standard error for each phase of a test."""
         self._monkeypatch.setattr(sys, "stderr", self.stream)
 
     def _run(self):
@@ -45,7 +45,7 @@ class Terminal:
             pass
 
     def until(self, pattern):
-        """Wait until something is drawn; give the match, and forget what was drawn before."""
+        """Wait until the pattern is drawn; return the match, and discard the text up to its end."""
         with self._more:
             while (found := re.search(pattern, self.drawn)) is None:
                 assert self._more.wait(60), f"{pattern} is not in {self.drawn!r}"
@@ -59,7 +59,7 @@ class Terminal:
 @pytest.fixture
 def terminal(monkeypatch):
     terminal = Terminal(monkeypatch)
-    # Of a terminal without a size.
+    # The width to draw for, as the pseudo-terminal has no size.
     monkeypatch.setenv("COLUMNS", "200")
     yield terminal
     monkeypatch.undo()
@@ -71,7 +71,7 @@ def is_watched():
 
 
 def all_is_over():
-    """The threads that look see at once that nothing is left."""
+    """Wait until the thread that draws progress has ended, since nothing is left to draw."""
     wait_until(lambda: not is_watched())
     return True
 
@@ -123,10 +123,10 @@ def test_a_group_shows_how_many_calls_have_ended(program, terminal, tmp_path):
         assert results[0].get() == results[1].get() == 1
         with pytest.raises(gl.RemoteError):
             group.wait()
-        # It ends on a line of its own, and comes once.
+        # The last bar is on a line of its own, and is drawn once.
         terminal.until(r"group: 100%\|####################\| 3/3 \[.*, 1 failed\]\r\n$")
         assert group.report().tasks_failed == 1
-        # One that nobody waits for ends, too.
+        # The bar of a group that nobody waits for ends, too.
         with grid.group(progress=True):
             grid.function("waits/wait")(str(gates[0]))
         terminal.until(r"group: 100%\|####################\| 1/1 \[.*\]\r\n")
@@ -186,7 +186,7 @@ def test_a_simulated_grid_shows_no_bars(platform, terminal):
 
 
 class Narrow:
-    """A way to a server on which so many bytes pass in each direction, and the rest when it is opened."""
+    """A proxy for a server. It forwards about `BYTES` bytes in each direction, and the rest once `opened` is set."""
 
     BYTES = 5 << 20
 
@@ -227,7 +227,7 @@ class Narrow:
 
 @pytest.fixture
 def narrow(program, monkeypatch, tmp_path):
-    """A server behind such a way, and its address there."""
+    """Start a server behind such a proxy; yield the proxy."""
     monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
     module = tmp_path / "arrays.py"

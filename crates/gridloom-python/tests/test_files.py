@@ -94,5 +94,5 @@ def test_no_name_leads_out_of_the_folder():
     from gridloom.functions.file import _arrived
 
     for name in ("../x", "/etc/x", "..", "", "a/b"):
-        with pytest.raises(ValueError, match="is no name of a file"):
+        with pytest.raises(ValueError, match="is not a file name"):
             _arrived(name, 0o600, b"")

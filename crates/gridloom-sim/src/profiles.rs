@@ -4,12 +4,12 @@
 //! |---|---|
 //! | speed | tasks and computations continue at the new rate; a server that measures its host finds the new speed |
 //! | bandwidth, latency | as in `gridloom_flow::changes` for data in transit; new messages and data use the new values |
-//! | host state | *off*: nodes and processes on the host end as if killed. *On*: agent and servers restart; so do processes if their deployment says so; those whose start was due meanwhile start |
-//! | link state | *off*: cuts all routes over the link, as in `faults::ways`. *On*: heals them |
+//! | host state | *off*: nodes and processes on the host end as if killed. *On*: agent and servers restart, and so do processes whose deployment says so; processes whose start was due while the host was off start |
+//! | link state | *off*: cuts all routes over the link, as in `faults::routes`. *On*: heals them |
 //!
 //! A bandwidth of 0 stops traffic until it changes, and prevents new traffic.
 //!
-//! **Order at one date:** changes, then ends of flows, then queued events, as in SimGrid.
+//! **Order of events at the same time:** changes, then ends of flows, then queued events, as in SimGrid.
 
 use gridloom_base::NodeId;
 use gridloom_flow::Quantity;

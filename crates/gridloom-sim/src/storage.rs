@@ -18,7 +18,7 @@ use crate::store::StoredValue;
 /// The storages, with the transfers to and from them.
 #[derive(Debug, Default)]
 pub(crate) struct Storages {
-    /// The storage host of the servers of each host.
+    /// The host of the storage that the servers of a host use, by host of the servers.
     pub(crate) hosts: BTreeMap<HostId, HostId>,
     /// Files, by the server that writes or has written them.
     pub(crate) files: BTreeMap<(NodeId, DatumId), File>,

@@ -6,9 +6,9 @@
 //! | state of a link | *off*: it is cut; *on*: it is restored |
 //! | speed of a host | its servers' quota of processor time changes, where speeds are emulated by quota |
 //!
-//! States of hosts, and speeds without a quota, are not applied; [`not_followed`] lists them. If everything is made
-//! slower, the times are delayed by the same factor. A link that was cut manually is restored by its profile, and vice
-//! versa: the last change wins.
+//! States of hosts, and speeds without a quota, are not applied; [`not_followed`] lists them. If the testbed runs
+//! slower than the platform, the times of the changes are multiplied by the same factor. A link that was cut manually
+//! is restored by its profile, and vice versa: the last change wins.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::model::topology::Topology;
 /// Changes closer than this are made together.
 const STEP: Duration = Duration::from_millis(1);
 
-/// A change, with the numbers of links in the topology and of hosts in the platform.
+/// A change of a link, by its number in the topology, or of a host, by its number in the platform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Bytes per second.
@@ -35,7 +35,7 @@ pub enum Change {
     Speed(usize, f64),
 }
 
-/// The changes in the order of time.
+/// The changes, in chronological order.
 #[derive(Debug)]
 pub struct ProfileSchedule {
     timeline: Timeline,

@@ -11,7 +11,7 @@ pub(super) struct Bin {
     pub(super) size: u64,
 }
 
-/// Tolerance as a fraction, 1/32: a bin at most this much fuller than the mean is left alone.
+/// Inverse of the tolerance: a bin that is at most 1/32 fuller than the mean is left alone.
 const TOLERANCE: u64 = 32;
 
 /// Moves items, given as pairs of bin and weight, to other bins.
@@ -32,7 +32,8 @@ pub(super) fn even(bins: &[Bin], items: &mut [(usize, u64)]) {
     while let Some((was, from)) = full.pop_last().filter(|(fullness, _)| *fullness > enough) {
         let Some((_, to)) = order.first().copied().filter(|(_, to)| *to != from) else { break };
         let after = |item: &(u64, usize)| fullness(to, weights[to] + item.0);
-        // Take the heaviest item that does not overfill the other bin; otherwise the lightest, if it is fuller here than there.
+        // Take the heaviest item that does not overfill the other bin; otherwise the lightest, if the other bin stays
+        // less full than this one was.
         let room = (enough * bins[to].size).saturating_sub(weights[to]);
         let fits = held[from].range(..=(room, usize::MAX)).next_back().copied();
         let least = || held[from].first().copied().filter(|item| after(item) < was);

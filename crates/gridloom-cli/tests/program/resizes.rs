@@ -124,7 +124,7 @@ fn a_running_program_is_told_to_grow() {
     for (words, why) in [
         (&["0"][..], "1 or more are possible, since a program needs an element"),
         (&["5000"], "1024 or fewer are possible, since that is the limit of a run"),
-        (&["--run", "1", "4"], "--run 1: it runs no program of chares; there are --run"),
+        (&["--run", "1", "4"], "--run 1: this process runs no chare program; these runs exist: --run"),
     ] {
         let (status, error) = status_and_stderr(held.resize(words));
         assert!(status != 0 && error.contains(why), "{error}");
@@ -148,8 +148,8 @@ fn a_running_program_is_told_to_grow() {
         command.env("TMPDIR", &folder.0);
         command
     });
-    let at = format!("runs here, by the folder for temporary files {} (TMPDIR", folder.0.display());
-    assert!(error.contains("no program of chares of user") && error.contains(&at), "{error}");
+    let at = format!("is running here with the temporary folder {} (TMPDIR", folder.0.display());
+    assert!(error.contains("no chare program of user") && error.contains(&at), "{error}");
 }
 
 #[test]

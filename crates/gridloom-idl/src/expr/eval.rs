@@ -1,10 +1,10 @@
-//! The value of expressions.
+//! Evaluates expressions.
 //!
-//! Extents are evaluated exactly, in 128-bit integers; division truncates towards zero as in C. A value that is not an
-//! integer (overflow, division by zero, a constant such as 0.5) is an error that names the expression. Work is evaluated
-//! in `f64`, where `/` is the division of reals; powers, roots and logarithms use `libm`, so that two machines
-//! agree. Of the functions only `min` and `max` are exact, so only they are allowed in extents. Comparisons and logic return 0
-//! or 1, and `&&`, `||` and `?:` evaluate only the operands that decide the result.
+//! Extents are evaluated exactly, in 128-bit integers; division truncates towards zero as in C. If an extent has no
+//! integer value (overflow, division by zero, a constant such as 0.5), the error names the expression. Work is
+//! evaluated in `f64`, where `/` divides real numbers; powers, roots and logarithms use `libm`, so that two machines
+//! agree. Among the functions only `min` and `max` are exact, so only they are allowed in extents. Comparisons and
+//! logical operators return 0 or 1, and `&&`, `||` and `?:` evaluate only the operands that decide the result.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ use gridloom_base::limits::EXPRESSION_DEPTH_MAX;
 #[derive(Clone, PartialEq, Debug, Error)]
 #[error("expression '{expression}' {failure}")]
 pub struct EvalError {
-    /// Its text.
+    /// The text of the expression.
     pub expression: String,
     /// The failure.
     pub failure: EvalFailure,
@@ -36,14 +36,14 @@ pub enum EvalFailure {
     /// An integer to a negative power.
     #[error("raises an integer to the negative power {0}")]
     NegativePower(i128),
-    /// A size below zero.
+    /// The value of a size is negative.
     #[error("is {0}, expected a size of 0 or more")]
     Negative(i128),
     /// A constant or parameter is not an integer where one is needed.
     #[error("uses {0}, which is not an exact integer")]
     NotAnInteger(f64),
-    /// A function whose values are not whole numbers is used where one is needed.
-    #[error("has {0}(), which is not an exact integer")]
+    /// A function whose values are in general not integers is used where an integer is needed.
+    #[error("uses {0}(), which does not return exact integers")]
     NotWhole(&'static str),
     /// The value does not fit the expected type.
     #[error("is {value}, which does not fit {dtype}")]
@@ -56,7 +56,7 @@ pub enum EvalFailure {
     /// The value of a parameter is not known.
     #[error("needs the value of parameter '{name}'")]
     NeedsValue {
-        /// Its index.
+        /// Index of the parameter.
         param: usize,
         name: String,
     },
@@ -66,7 +66,7 @@ impl Expr {
     /// Returns the exact value, given the values of the parameters.
     ///
     /// # Errors
-    /// If a step overflows 128-bit integers, divides by zero, or `value` does not know a parameter.
+    /// If a step overflows 128-bit integers or divides by zero, or `value` returns `None` for a parameter.
     pub fn evaluate_integer(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<i128, EvalError> {
         self.integer(params, value).map_err(|failure| self.error(params, failure))
     }
@@ -74,7 +74,7 @@ impl Expr {
     /// Returns the exact value as an extent.
     ///
     /// # Errors
-    /// Those of [`Expr::evaluate_integer`], and if it is negative or above 2⁶⁴.
+    /// Those of [`Expr::evaluate_integer`], and if the value is negative or is 2⁶⁴ or more.
     pub fn evaluate_extent(&self, params: &[Param], value: &dyn Fn(usize) -> Option<i128>) -> Result<u64, EvalError> {
         let extent = self.evaluate_integer(params, value)?;
         if extent < 0 {
@@ -86,12 +86,12 @@ impl Expr {
     /// Returns the value in real arithmetic; it may be infinite or NaN.
     ///
     /// # Errors
-    /// If `value` does not know a parameter.
+    /// If `value` returns `None` for a parameter.
     pub fn evaluate_real(&self, params: &[Param], value: &dyn Fn(usize) -> Option<f64>) -> Result<f64, EvalError> {
         self.real(params, value).map_err(|failure| self.error(params, failure))
     }
 
-    /// True if it can be evaluated exactly: integral constants and integer parameters only.
+    /// True if the expression can be evaluated exactly: it contains only integral constants and integer parameters.
     pub fn is_integral(&self, params: &[Param]) -> bool {
         match self {
             Expr::Number(number) => number.fract() == 0.0 && number.abs() <= EXACT_INTEGER_MAX,
@@ -104,11 +104,11 @@ impl Expr {
         }
     }
 
-    /// Checks that the expression is bounded and uses only scalars that are known when it is evaluated: integer ones and, for the
-    /// work, real ones and constants with a fraction.
+    /// Checks that the expression is not nested too deeply, and that it uses only scalars that are known when it is
+    /// evaluated. These must be integers; the work may also use real scalars and constants with a fraction.
     ///
     /// # Errors
-    /// In words, naming the parameter and the remedy.
+    /// A message that names the parameter and the remedy.
     pub fn checked(&self, params: &[Param], used: Use) -> Result<(), String> {
         if self.depth() > EXPRESSION_DEPTH_MAX {
             return Err(format!("the expression is nested deeper than {EXPRESSION_DEPTH_MAX} levels"));
@@ -132,7 +132,7 @@ impl Expr {
             Expr::Unary(op, operand) => match op.function().filter(|_| used != Use::Work) {
                 None => operand.uses_known(params, used),
                 Some(name) => Err(format!(
-                    "{name}() is not an exact integer, and sizes are whole numbers: give the size as an IN int"
+                    "{name}() does not return exact integers, and sizes are whole numbers: pass the size as an IN int"
                 )),
             },
             Expr::Binary(_, left, right) => {
@@ -213,7 +213,7 @@ pub enum Use {
     Size,
     /// A size of a `VAROUT` array, which may use results, too.
     SizeAfter,
-    /// The work, or the likely size of a result. For a text, bytes or a file it uses the size in bytes.
+    /// The work, or the likely size of a result. Here the value of a text, bytes or a file is its size in bytes.
     Work,
 }
 
@@ -372,10 +372,13 @@ mod tests {
     fn only_the_least_and_the_largest_are_sizes() {
         assert_eq!(extent("min(n, 3) * max(n, 3)", 5), Ok(15));
         assert_eq!(extent("max(1, n)", 0), Ok(1));
-        assert_eq!(extent("log2(n)", 8).unwrap_err(), "expression 'log2(n)' has log2(), which is not an exact integer");
+        assert_eq!(
+            extent("log2(n)", 8).unwrap_err(),
+            "expression 'log2(n)' uses log2(), which does not return exact integers"
+        );
         let params = [Param::scalar("n", Mode::In, BaseType::Number(gridloom_base::Dtype::Int32))];
         let checked = |text, used| parse_expression(text, &["n"]).unwrap().checked(&params, used);
-        assert!(checked("1 + sqrt(n)", Use::Size).unwrap_err().contains("sqrt() is not an exact integer"));
+        assert!(checked("1 + sqrt(n)", Use::Size).unwrap_err().contains("sqrt() does not return exact integers"));
         assert_eq!((checked("1 + sqrt(n)", Use::Work), checked("min(n, 2)", Use::Size)), (Ok(()), Ok(())));
         assert!(!parse_expression("log(2)", &[]).unwrap().is_integral(&[]));
     }

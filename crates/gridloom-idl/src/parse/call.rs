@@ -90,7 +90,8 @@ impl Parser<'_> {
         Ok(BodyKind::Symbol(Body::Native { language, symbol, args, result }))
     }
 
-    /// Rejects parameters allocated by the function in Fortran: they are set through a pointer, which Fortran does not have.
+    /// Rejects parameters that a Fortran function would allocate: they are returned through a pointer to a pointer,
+    /// which Fortran does not have.
     pub(crate) fn check_fresh(&self, is_fortran: bool, params: &[Param], place: Position) -> Result<(), IdlError> {
         let has_pointers =
             |param: &&Param| param.mode == Mode::VarOut || param.is_list() || param.base == BaseType::Stream;
@@ -114,7 +115,7 @@ impl Parser<'_> {
     ) -> Result<BodyKind, IdlError> {
         if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_not_c(expr))) {
             let message =
-                "C++ is called without powers and functions: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
+                "a C++ call cannot pass powers or functions: write a product, or an inline body, `{ fn(pow(n, 2)); }`";
             return Err(self.error(place, message.to_string()));
         }
         let function = CText { line: place.line, column: place.column, text: name };

@@ -163,7 +163,7 @@ fn wrong_routines_name_place_and_remedy() {
         ("SUBROUTINE f(IN int n)\n COMPLEXITY = \"n * k\"", "2:20: unknown name 'k'; the parameters are: n"),
         ("SUBROUTINE f(IN int n) COMPLEXITY = \"ln(n)\"", "unknown function 'ln'; expressions have pow"),
         ("SUBROUTINE f(IN int n) COMPLEXITY = \"min(n)\"", "expected ',', got ')'"),
-        ("Define f(IN int n, IN double x[log2(n)]) Calls f(n, x);", "log2() is not an exact integer"),
+        ("Define f(IN int n, IN double x[log2(n)]) Calls f(n, x);", "log2() does not return exact integers"),
         ("Define f(IN int n, IN double x[ld(n)]) Calls f(n, x);", "unknown function 'ld'"),
         ("SUBROUTINE f(IN int n) COMPLEXITY = \"n n\"", "1:40: expected an operator or the end"),
         ("FUNCTION f()", "1:10: expected the type of the function's value, a number's, got ''"),

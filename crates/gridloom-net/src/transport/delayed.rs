@@ -1,5 +1,5 @@
 //! A control connection to another site: written data wait until they are due, and are sent at the rate of the link
-//! ([`super::apart`]).
+//! ([`super::emulated_sites`]).
 //!
 //! **Invariant:** at most as many bytes wait as the link allows. Then the connection accepts nothing more, like a
 //! socket whose peer does not read.

@@ -1,5 +1,5 @@
-//! Paces what a lane sends to another site: it waits until it is due, and its parts leave at the rate of the link
-//! ([`super::apart`]).
+//! Paces the data that a lane sends to another site: they wait until they are due, and their parts leave at the rate of
+//! the link ([`super::emulated_sites`]).
 //!
 //! The data wait in the store, so a lane buffers no bytes of its own.
 

@@ -76,7 +76,7 @@ pub struct Stripes {
 
 impl Stripes {
     /// # Panics
-    /// If there are none.
+    /// If `sockets` is empty.
     pub fn new(sockets: Vec<TcpStream>) -> Stripes {
         assert!(!sockets.is_empty(), "a stream has a connection");
         Stripes { sockets, at: 0 }
@@ -138,7 +138,7 @@ impl Write for Stripes {
     }
 }
 
-/// Connections of a stream that a peer opens, until all are present.
+/// Collects the connections of a stream that a peer opens, until all are present.
 #[derive(Debug)]
 pub struct Gathering(Vec<Option<(TcpStream, Keys)>>);
 
@@ -155,7 +155,8 @@ impl Gathering {
     /// Adds a missing connection; any other is closed. Returns all connections, with the keys of the first, once the
     /// last is added.
     pub fn add(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
-        // It may have been admitted before the first connection was added, and state a different number of connections.
+        // The connection may have been admitted before the first one was added, and state a different number of
+        // connections.
         if !self.is_missing(stripe) {
             return None;
         }

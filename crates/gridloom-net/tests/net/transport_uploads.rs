@@ -1,4 +1,4 @@
-//! The limit on bulk data that a node sends.
+//! Tests of the limit on the rate at which a node sends bulk data.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn sent_to_two(upload_limit: Option<f64>, shared_memory: bool) -> Duration {
 fn all_streams_together_stay_below_the_limit() {
     let takes = Duration::from_secs_f64(2.0 * SIZE_BYTES as f64 / BYTES_PER_SECOND);
     let limited = sent_to_two(Some(BYTES_PER_SECOND), false);
-    assert!(limited > takes.mul_f64(0.95) && limited < takes * 3, "{limited:?}, and at that rate {takes:?}");
+    assert!(limited > takes.mul_f64(0.95) && limited < takes * 3, "took {limited:?}; at the limit it takes {takes:?}");
 }
 
 #[test]

@@ -1,16 +1,16 @@
 //! Tori: grids of hosts whose ends are joined, of any number of dimensions.
 //!
-//! Parameters `d1,d2,…`: number of hosts in each dimension; positions count through the first dimension first. Each host
-//! has a link in each dimension, to the next one, where the last is followed by the first: `ID_link_from_A_to_B`
-//! (`_UP` from A to B, `_DOWN` back), by positions.
+//! Parameters `d1,d2,…`: number of hosts in each dimension; positions count along the first dimension first. In each
+//! dimension, each host has a link to the next host, and the last host to the first: `ID_link_from_A_to_B` (`_UP` from
+//! A to B, `_DOWN` back), by positions.
 //!
-//! Limiters belong to hosts: each one on the route limits, including the first and the last.
+//! Limiters belong to hosts: a route passes the limiter of every host on it, including the first and the last.
 //!
-//! A route goes through one dimension after another, in the shorter direction. If both are equally long, it goes up, unless
-//! that leads over the end.
+//! A route goes through one dimension after another, in the shorter direction. If both are equally long, it goes up,
+//! except from position `size / 2` to position 0.
 //!
 //! Source: dimension-order routing (Dally and Seitz, "Deadlock-Free Message Routing in Multiprocessor Interconnection
-//! Networks", 1987), with the choices of SimGrid 4.1. Names of links are ours.
+//! Networks", 1987), with the choices of SimGrid 4.1. The names of links are Gridloom's.
 
 use super::leaves::{Cabling, Leaves};
 use crate::element::{ELEMENTS_MAX, LinkId};
@@ -125,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every route leads from link to link to its end, and is as long as the sum of the distances in all dimensions.
+        /// Every route is connected, ends at its destination, and is as long as the sum of the distances in all
+        /// dimensions.
         #[test]
         fn ways_lead_there_and_are_shortest(
             sizes in prop::collection::vec(1usize..6, 1..4), from in 0usize..1000, to in 0usize..1000,

@@ -215,7 +215,7 @@ impl FilterChain {
         self.filters.is_empty()
     }
 
-    /// Returns the number of connections over which the owner must spread messages ([`Stripes`]).
+    /// Returns the number of connections over which the owner must spread messages ([`StripeSequencer`]).
     pub fn connections(&self) -> usize {
         self.filters.iter().map(|filter| filter.connections()).max().unwrap_or(1)
     }

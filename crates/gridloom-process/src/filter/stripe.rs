@@ -6,11 +6,11 @@
 //!
 //! On a link with a long latency a connection has no more bytes in flight than its buffers hold, and stalls after a
 //! loss. The filter itself changes nothing. The owner of a chain opens as many connections as
-//! [`Chain::connections`](super::Chain::connections) returns, and numbers their messages by [`Stripes`].
+//! [`Chain::connections`](super::Chain::connections) returns, and numbers their messages by [`StripeSequencer`].
 //!
 //! **Promise:** messages are delivered once each, in the order in which they were numbered, from whichever connection
 //! they arrive on. **Limit:** none here. A message of 1 GiB may still be in transfer when all later ones have arrived,
-//! so those wait for it. The owner of the connections limits the bytes in flight. After their end, [`Stripes::missing`]
+//! so those wait for it. The owner of the connections limits the bytes in flight. After their end, [`StripeSequencer::missing`]
 //! returns a message that was lost.
 
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
-//! The context of a simulated process: its identity and its operations. For code that has no access to the process's
-//! world, such as a session with a grid.
+//! The context of a simulated process: its identity and its operations. It serves code that has no access to the
+//! process's world, such as a session with a grid.
 //!
 //! A [`ProcessContext`] can be stored and sent anywhere. It can wait only on the thread that runs its process.
 //!
-//! **Invariant:** a thread's current process is the one whose code it runs. Code that suspends itself takes its context with it.
+//! **Invariant:** a thread's current process is the one whose code it runs. Code that suspends itself removes its
+//! context from the thread, and sets it again when it continues.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -17,7 +17,7 @@ pub struct MeasuredBlock<'a> {
     pub block: &'a str,
     /// Time on the real machine, of this run or of the first run of a block with its name.
     pub real_ns: u64,
-    /// The same in floating-point operations, by the machine's speed.
+    /// That time in floating-point operations, at the speed of the machine.
     pub flops: f64,
 }
 

@@ -251,7 +251,7 @@ impl Reader {
                     events.push((date, value));
                 }
                 (Some(_), Some(_)) => {
-                    self.fields.note(format!("{place}.events[{at}]: its date is before the one above it"));
+                    self.fields.note(format!("{place}.events[{at}]: its date is before that of the previous event"));
                 }
                 _ => self.fields.note(format!(
                     "{place}.events[{at}]: expected [date, value]; the date is {TIME}, the value {values}"

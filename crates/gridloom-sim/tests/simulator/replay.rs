@@ -108,7 +108,7 @@ fn wrong_scenarios_are_explained_all_at_once() {
         "wrong.json: platform.routes[0].links[0]: link 'wire' is split-duplex: write wire:UP or wire:DOWN",
         "wrong.json: platform.routes[0].links[1]: unknown link 'wyre:UP'",
         "wrong.json: platform.profiles[0].element: unknown link 'wirr'; did you mean 'wire'?",
-        "wrong.json: platform.profiles[1].events[1]: its date is before the one above it",
+        "wrong.json: platform.profiles[1].events[1]: its date is before that of the previous event",
         "wrong.json: platform.profiles[1].loop_after: -1; expected a number, 0 or more",
         "wrong.json: activities[0] 'one'.dst: unknown host 'c'",
         "wrong.json: activities[0] 'one'.bytes: -5; expected a number, 0 or more",

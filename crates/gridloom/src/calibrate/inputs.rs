@@ -37,7 +37,7 @@ pub(crate) fn size_names(signature: &Signature) -> Vec<String> {
     used.into_iter().map(|index| &signature.params[index]).filter(|p| is_size(p)).map(|p| p.name.clone()).collect()
 }
 
-/// True if an argument can be given a range.
+/// True if the parameter is a scalar integer input, for which a range can be given.
 pub(crate) fn is_size(param: &Param) -> bool {
     matches!(param.base, BaseType::Number(dtype) if dtype.is_integer()) && !param.is_array && param.mode == Mode::In
 }

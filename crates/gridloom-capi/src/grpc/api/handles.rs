@@ -1,4 +1,4 @@
-//! Handles of functions: made and ended, in arrays or one by one.
+//! Creates and destroys function handles, singly or in arrays.
 
 use std::ffi::{c_char, c_int};
 
@@ -8,7 +8,7 @@ use super::super::library::{Library, library};
 use super::super::{map, memory};
 
 impl Library {
-    /// Ends a handle. In the first run of a block, handles from before the block are kept for its second run.
+    /// Destroys a handle. In the first run of a block, handles from before the block are kept for its second run.
     fn end_handle(&self, handle: &CFunctionHandle) -> Outcome<()> {
         match map::keeps_handle(handle.number()) {
             true => self.handles.find(handle).map(drop),
@@ -16,11 +16,11 @@ impl Library {
         }
     }
 
-    /// Makes as many handles as there are places, or none. `ranks` is the number of ranks of their calls; 0 for that
-    /// of the server.
+    /// Creates `count` handles, or none. `ranks` is the number of ranks of their calls; with 0, calls have the server's
+    /// number of ranks.
     ///
     /// # Safety
-    /// The names are C strings, or null where one may be left out; the places have memory for handles.
+    /// The names are C strings, or null where a name is optional. `places` has memory for `count` handles.
     pub(super) unsafe fn make_handles(
         &self,
         places: *mut CFunctionHandle,
@@ -40,10 +40,10 @@ impl Library {
     }
 }
 
-/// Returns the server that a handle requests; null and an empty string are none.
+/// Returns the server that a handle requests, or `None` if the pointer is null or the string is empty.
 ///
 /// # Safety
-/// Null, or a C string.
+/// The pointer is null, or points to a C string.
 pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<&'a str>> {
     if server.is_null() {
         return Ok(None);
@@ -53,10 +53,10 @@ pub(super) unsafe fn server_or_any<'a>(server: *const c_char) -> Outcome<Option<
     Ok(Some(server).filter(|server| !server.is_empty()))
 }
 
-/// Fills all places with handles; if one cannot be made, ends those that were made and fills none.
+/// Fills all places with handles. If one cannot be created, destroys those that were created, and fills none.
 ///
 /// # Safety
-/// The places have memory for handles.
+/// `places` has memory for `count` handles.
 pub(super) unsafe fn make_all<H>(
     places: *mut H,
     count: usize,

@@ -15,10 +15,10 @@ use crate::commands::print_text;
 ///
 /// The program must have been started by 'gridloom chares run' on this machine. At its next checkpoint (cx.checkpoint,
 /// in Python chares.checkpoint) it continues with this number of elements: more elements are started and join, or the
-/// last ones leave. Its chares are then placed as their placements say for this number. The run needs no --checkpoint.
-/// This command ends when the program has continued. If the chares cannot be saved, it fails, and the program
-/// continues unchanged. To cancel a pending resize, give the current number of elements. The command finds runs of the
-/// same user with the same folder for temporary files (TMPDIR).
+/// last ones leave. The chares are then placed by their placements for this number of elements. The run needs no
+/// --checkpoint. This command ends when the program has continued. If the chares cannot be saved, the command fails,
+/// and the program continues unchanged. To cancel a pending resize, give the current number of elements. The command
+/// finds runs of the same user with the same folder for temporary files (TMPDIR).
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom chares resize 4")]
 pub struct Options {
@@ -84,19 +84,20 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Returns the run with that process number, or the only one.
+/// Returns the run with that process number; without a number, the only run.
 fn chosen(process: Option<u32>) -> Result<Run> {
     let mut runs = runs()?;
-    let started = "'gridloom chares run' on this machine starts one whose number of elements can change; one on servers (--agent) keeps its slots";
+    let started = "'gridloom chares run' on this machine starts a program whose number of elements can be changed; a program on servers (--agent) keeps its slots";
     if let Some(process) = process {
         let known: Vec<String> = runs.iter().map(Run::in_words).collect();
-        let known = if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) };
+        let known = if known.is_empty() { String::new() } else { format!("; these runs exist: {}", known.join(", ")) };
         let found = runs.into_iter().find(|run| run.process == process);
-        return found.ok_or_else(|| anyhow::anyhow!("--run {process}: it runs no program of chares{known}; {started}"));
+        return found
+            .ok_or_else(|| anyhow::anyhow!("--run {process}: this process runs no chare program{known}; {started}"));
     }
     match runs.len() {
         0 => bail!(
-            "no program of chares of user {} runs here, by the folder for temporary files {} (TMPDIR; the run needs the same one): {started}",
+            "no chare program of user {} is running here with the temporary folder {} (TMPDIR, which has to be that of the run): {started}",
             rustix::process::geteuid().as_raw(),
             std::env::temp_dir().display()
         ),

@@ -1,4 +1,4 @@
-//! Versions of names: put, found, waited for, lost, listed, and reported to a new agent.
+//! Tests of the versions of names: put, found, waited for, lost, listed, and reported to a new agent.
 
 use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::{Dtype, TaskId, Time};
@@ -50,11 +50,11 @@ fn readers_see_a_version_whole_and_keep_it() {
     assert_eq!(found(&mut catalog, "mesh"), first);
     let coming = catalog.begin(WRITER, "mesh", content(array(6)), &[SERVER]).clone();
     assert_eq!(coming.version, 2);
-    assert_eq!(found(&mut catalog, "mesh"), first, "the second is not whole");
+    assert_eq!(found(&mut catalog, "mesh"), first, "the second version is not complete");
     assert!(catalog.is_complete(first) && !catalog.is_complete(coming.datum));
     let stored = catalog.stored(SERVER, WRITER.client, coming.datum);
     assert_eq!(stored, Stored::Whole { by: WRITER, waiting: vec![] });
-    assert_eq!(catalog.take_updates(), [former(first)], "the first is read");
+    assert_eq!(catalog.take_updates(), [former(first)], "the first version is still read");
     catalog.check().unwrap();
     catalog.release(READER.client, first, 1);
     assert_eq!(catalog.take_updates(), [], "it was found twice");
@@ -87,7 +87,7 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
     catalog.take_updates();
     catalog.client_lost(Time(5), READER.client);
     catalog.forget_away(Time(4 + RECONNECT_NS_MAX));
-    assert_eq!(catalog.take_updates(), [given_up(coming, &[OTHER])], "it may come back, and reads on");
+    assert_eq!(catalog.take_updates(), [given_up(coming, &[OTHER])], "the client may come back, and continues to read");
     catalog.check().unwrap();
     catalog.forget_away(Time(5 + RECONNECT_NS_MAX));
     assert_eq!(catalog.take_updates(), [given_up(mesh, &[SERVER])]);
@@ -101,7 +101,7 @@ fn a_client_that_comes_back_reads_what_it_says() {
     let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
     ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
     catalog.client_lost(Time(0), READER.client);
-    // It released one of its two finds while it was away.
+    // The client found 'a' twice, and released one of the two while it was away.
     catalog.reads(READER.client, kept, 1);
     found(&mut catalog, "c");
     ["a", "b", "c"].into_iter().for_each(|name| catalog.delete(name).unwrap());
@@ -126,7 +126,7 @@ fn a_new_agent_learns_names_from_servers() {
     restarted.find(READER, "mesh", true).unwrap();
     assert_eq!(restarted.server_reported(SERVER, new.clone(), true), [READER]);
     assert_eq!(restarted.server_reported(SERVER, old.clone(), true), []);
-    assert_eq!(restarted.take_updates(), [former(old.datum)], "a client may report that it reads it");
+    assert_eq!(restarted.take_updates(), [former(old.datum)], "a client may report that it reads the old version");
     let third = put(&mut restarted, "mesh");
     assert_eq!(restarted.named(third).unwrap().version, 3);
     restarted.check().unwrap();
@@ -304,7 +304,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
     catalog.delete("a").unwrap();
     catalog.withdraw(WRITER.client, withdrawn.datum);
     catalog.take_updates();
-    // The updates were in transit when its connection broke.
+    // The updates were in transit when the server's connection broke.
     catalog.server_lost(SERVER, "gone");
     for named in [deleted, withdrawn] {
         assert_eq!(catalog.server_reported(SERVER, named.clone(), true), []);
@@ -322,7 +322,7 @@ fn a_copy_that_comes_late_is_found_and_kept() {
     assert!(matches!(catalog.not_found("mesh"), NameError::Lost { .. }));
     assert!(catalog.has_copy(mesh, OTHER));
     assert_eq!(catalog.take_waiting(mesh), [READER]);
-    assert_eq!(catalog.lacking_keepers(None).collect::<Vec<_>>(), [mesh], "it is one copy of a reader's");
+    assert_eq!(catalog.lacking_keepers(None).collect::<Vec<_>>(), [mesh], "the only copy is that of a reader");
     catalog.check().unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! Links between hosts: learned from transfers that servers report, probed where there are none, and reported to
-//! clients when they affect their plans.
+//! Links between hosts: learned from transfers that servers report, probed where there are no transfers, and sent to
+//! clients when they affect the clients' plans.
 //!
 //! Servers report the transfers that they received, and the agent learns from them, because only the agent knows which
 //! other transfers shared the sender's network interface. Servers of one host share a network interface, so a link
@@ -87,7 +87,7 @@ impl Agent {
             return;
         }
         let at = self.location(to);
-        // Do not store a node that is gone.
+        // Transfers from nodes that are gone are not stored.
         let transfers = transfers.iter().take(TRANSFERS_PER_REPORT).filter(|one| is_known(one.from));
         for one in transfers.copied().collect::<Vec<_>>() {
             let from = self.location(one.from);
@@ -120,7 +120,8 @@ impl Agent {
         }
     }
 
-    /// Records a client's estimates of its links. The agent learns the path to and from the client from its transfers.
+    /// Records a client's estimates of its links. The path to and from the client is learned from the client's
+    /// transfers.
     pub(super) fn record_client_links<'a>(
         &mut self,
         now: Time,
@@ -226,8 +227,8 @@ impl Agent {
         }
     }
 
-    /// Requests a measurement of one link that was not measured for long, doubtful links first. Only one link is
-    /// measured at a time, so that probes do not disturb one another, and servers take turns.
+    /// Requests a measurement of one link that has not been measured for a long time; doubtful links come first. Only
+    /// one link is measured at a time, so that probes do not disturb one another, and servers take turns.
     pub(super) fn request_probe(&mut self, now: Time, out: &mut Vec<Effect>) {
         let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
         let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
@@ -244,7 +245,8 @@ impl Agent {
         send(out, from, DirectoryToServer::MeasureLink { to, address });
     }
 
-    /// Returns the server whose turn it is, and the server whose link from it is due for a probe and was not measured for longest.
+    /// Returns the server whose turn it is, and the server at the other end of its link that is due for a probe and was
+    /// measured longest ago.
     fn next_due_link(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
         let usable = |server: &Registered| !server.registration.is_stateless && server.links_done;
         let after = self.servers.range((Excluded(self.probe_turn), Unbounded)).chain(&self.servers);

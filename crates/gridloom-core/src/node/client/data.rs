@@ -15,7 +15,7 @@ use crate::node::{Category, LogLine};
 use gridloom_base::{DatumId, Level, Meta, NodeId, Time};
 
 impl Client {
-    /// Returns the source of a datum for a server, with the number of sends.
+    /// Returns the source of a datum for a server, with the number of hops from there.
     pub(super) fn supply(&self, datum: DatumId, from: NodeId, hops: u16) -> Supply {
         let address = match from == self.config.id {
             true => String::new(),
@@ -138,7 +138,7 @@ impl Client {
             last_ones += usize::from(self.graph.copy_removed(*datum, from));
         }
         if last_ones > 0 {
-            let text = format!("a server dropped the last copies of data: {last_ones}");
+            let text = format!("a server dropped the last copies of {last_ones} data");
             let why = "other clients needed their shares of its store; data that are still read are recomputed";
             let line = LogLine::new(Level::Warning, Category::Client, text);
             out.push(line.peer(self.contacts.name_of(from)).why(why).into());
@@ -160,8 +160,6 @@ impl Client {
     }
 
     // ---- release
-
-    // ---- forgetting
 
     /// Records that a server has a datum. Readers that wait for it can fetch it. If nobody needs the datum any more,
     /// the server is told to drop it.
@@ -194,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Drops everything that nobody needs any more, from this datum upwards.
+    /// Drops everything that nobody needs any more, from this datum back to the data from which it was made.
     pub(super) fn tidy(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         let unneeded = self.graph.tidy(datum);
         self.drop_unneeded(unneeded, out);
@@ -306,7 +304,8 @@ impl Client {
         TransferReport { datum: of.datum, ..report }
     }
 
-    /// Handles a failed task on a stateless server, which will not send its results. They may be elsewhere.
+    /// Handles a failed task on a stateless server: the server will not send the results, but other nodes may have
+    /// them.
     pub(super) fn stop_awaiting(&mut self, task: &Task, server: NodeId, out: &mut Vec<Effect>) {
         for output in &task.outputs {
             let is_held = |run: &DatumState| !run.holders().is_empty();

@@ -57,8 +57,8 @@ pub struct ClientConfig {
     pub name: String,
     /// Address of its agent.
     pub agent: String,
-    /// True if a running call opened it. Many calls do so at the same time, most of them only for named data or a
-    /// single call. So their links are measured when the first group is mapped and not at once.
+    /// True if a running call opened the client. Many calls open clients at the same time, most of them only for named
+    /// data or a single call. So their links are measured when the first group is mapped, and not at once.
     pub is_in_call: bool,
 }
 
@@ -73,13 +73,13 @@ pub struct Client {
     directory: Directory,
     calls: Calls,
     queues: Queues,
-    /// Calls made before the first directory arrived, and calls that no server can run until one returns.
+    /// Calls made before the first directory arrived, and calls that no server can run until a server returns.
     waiting_calls: WaitingCalls,
     unplaced: UnplacedData,
     names: Names,
     graph: TaskGraph,
     plans: Plans,
-    /// True if tasks have failed before they had a plan: groups that waited for their locations may now be mapped.
+    /// True if waiting groups may now be mapped, because tasks whose locations they waited for failed without a plan.
     has_less_to_map: bool,
 }
 
@@ -103,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Records a sign of life of a peer other than a message to this client.
+    /// Records that a peer is alive, when something other than a message to this client has shown it.
     pub(in crate::node) fn record_received(&mut self, now: Time, peer: NodeId) {
         let _ = self.contacts.record_received(now, peer);
     }
@@ -116,7 +116,7 @@ impl Client {
         &self.config.name
     }
 
-    /// Returns the numbers of tasks, data and groups that it remembers, for invariants and status.
+    /// Returns the numbers of tasks, data and groups that the client remembers, for invariants and status.
     pub fn remembered(&self) -> (usize, usize, usize) {
         let (tasks, data) = self.graph.len();
         (tasks + self.calls.len(), data, self.plans.len().0)

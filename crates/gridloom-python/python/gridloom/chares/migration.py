@@ -1,4 +1,4 @@
-"""Chares as bytes, for other elements: the state of each is pickled, its class is there already."""
+"""Serializes chares that move to other elements: their state is pickled; their class exists there already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles what belongs to a chare; a reference to the chare itself stays one."""
+    """Pickles the state of a chare, in which references to the chare itself remain references."""
 
     def __init__(self, file: io.BytesIO, chare: Any) -> None:
         super().__init__(file, protocol=5)
@@ -30,7 +30,7 @@ class _Unpickler(pickle.Unpickler):
 def pack(chare: Any) -> bytes:
     """Pickle the state of a chare: the result of its ``__getstate__``, else its attributes."""
     file = io.BytesIO()
-    _Pickler(file, chare).dump(chare.__reduce_ex__(2)[2])  # the state, by the protocol of pickle
+    _Pickler(file, chare).dump(chare.__reduce_ex__(2)[2])  # the state, as the pickle protocol returns it
     return file.getvalue()
 
 
@@ -40,7 +40,7 @@ def unpack(chare: Any, data: bytes) -> None:
     if hasattr(chare, "__setstate__"):
         chare.__setstate__(state)
         return
-    # With slots it is a pair.
+    # If the class has `__slots__`, the state is a pair.
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     chare.__dict__.update(attributes or {})
     for name, value in (slots or {}).items():

@@ -1,4 +1,4 @@
-"""Files that travel with calls of any function: ``gridloom.File``."""
+"""Files that are sent with calls of any function: ``gridloom.File``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..common.file_writing import write
 
 
 class File(os.PathLike[str]):
-    """A file as an argument or a result of any function: its content travels, and there it is a file of the same name.
+    """A file as an argument or a result of any function. Its content is sent, and the receiver gets a file of the same name.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class File(os.PathLike[str]):
     Notes
     -----
     It is used like a path, as in ``open(file)``. A received file is in a temporary folder of its own, which is deleted with the object.
-    The content passes through memory: of the program, the server and the function's process.
+    The content is held in memory: by the program, the server and the function's process.
 
     Examples
     --------
@@ -50,16 +50,16 @@ class File(os.PathLike[str]):
 
     @property
     def path(self) -> Path:
-        """Where it is on this machine."""
+        """The path of the file on this machine."""
         return self._path
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Copy it to stay.
+        """Copy the file to a permanent place.
 
         Parameters
         ----------
         path : str or path
-            A file, which is written over, or a folder, where it keeps its name.
+            A file, which is overwritten, or a folder, in which the copy keeps the name.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class File(os.PathLike[str]):
 def _arrived(name: str, mode: int, content: bytes) -> File:
     """Write a received file to a temporary folder."""
     if not name or name != os.path.basename(name) or name in (".", ".."):
-        raise ValueError(f"{name!r} is no name of a file")
+        raise ValueError(f"{name!r} is not a file name")
     folder = tempfile.mkdtemp(prefix="gridloom-file-")
     try:
         path = Path(folder, name)

@@ -23,7 +23,7 @@ def launch(path: str, arguments: list[str], size: int, placement: str, list_modu
     """
     folder = os.path.dirname(os.path.abspath(path))
     sys.argv = [path, *arguments]
-    # In place of the folder of this package.
+    # Replaces the folder of this package.
     sys.path[0] = folder
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "standin"))
     with open(path, "rb") as file:
@@ -76,5 +76,5 @@ def _print_modules(program: Program, before: set[str]) -> None:
     private = {name for rank in program.ranks.values() for name in rank.modules.names()}
     loaded = {name.partition(".")[0] for name in set(sys.modules) - before - private}
     shared = sorted(name for name in loaded if name not in sys.stdlib_module_names and name != "gridloom")
-    print(f"modules that each rank has of its own: {', '.join(sorted(private))}", file=sys.stderr)
-    print(f"modules that the ranks of an element share, beside the standard library: {', '.join(shared)}", file=sys.stderr)
+    print(f"modules of which each rank has its own copy: {', '.join(sorted(private))}", file=sys.stderr)
+    print(f"modules that the ranks of an element share, besides the standard library: {', '.join(shared)}", file=sys.stderr)

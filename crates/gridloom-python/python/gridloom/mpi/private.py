@@ -1,7 +1,7 @@
-"""Modules of which each rank has its own: ``__main__``, and those below the program's folder.
+"""Modules of which each rank has its own copy: ``__main__``, and those below the program's folder.
 
-Ranks of one element share an interpreter. While a rank runs, its own modules stand in ``sys.modules``; they are exchanged when another
-one's turn comes. Modules of installed packages, of the standard library and in compiled files are shared.
+Ranks of one element share an interpreter. While a rank runs, its own modules are in ``sys.modules``; they are replaced when another
+rank continues. Modules of installed packages, of the standard library and in compiled files are shared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from greenlet import getcurrent
 class Modules:
     """One rank's own modules."""
 
-    #: Those that stand in `sys.modules`.
+  # The modules that are in `sys.modules` now.
     _inside: Modules | None = None
 
     def __init__(self, program: str) -> None:
@@ -37,15 +37,15 @@ class Modules:
         exec(code, self._modules["__main__"].__dict__)
 
     def claim(self, name: str) -> None:
-        """A module is about to be loaded that is this rank's."""
+        """Record that a module of this rank is about to be loaded."""
         self._modules.setdefault(name, ModuleType(name))
 
     def names(self) -> list[str]:
-        """List the names of the own modules."""
+        """List the names of the rank's own modules."""
         return sorted(self._modules)
 
     def enter(self) -> None:
-        """Let the own modules stand in `sys.modules`."""
+        """Put the rank's own modules into `sys.modules`."""
         before = Modules._inside
         if before is self:
             return
@@ -68,7 +68,7 @@ class Modules:
 
 
 class Finder:
-    """Finds modules as usual, and notes those below the program's folder for the rank that imports them."""
+    """Finds modules as usual, and records that those below the program's folder belong to the rank that imports them."""
 
     def __init__(self, folder: str) -> None:
         self._folder = os.path.realpath(folder) + os.sep
@@ -86,7 +86,7 @@ class Finder:
         return spec
 
     def is_private(self, spec: ModuleSpec) -> bool:
-        """Whether each rank has a module of its own."""
+        """Whether each rank has its own copy of the module."""
         places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or [])
         return any(self._is_below(place) for place in places if place is not None)
 
@@ -96,6 +96,6 @@ class Finder:
         return is_source and path.startswith(self._folder) and not path.startswith(self._shared)
 
     def install(self) -> None:
-        """Stand before the usual finder of files."""
+        """Put this finder before the usual finder of files."""
         at = next((at for at, finder in enumerate(sys.meta_path) if finder is PathFinder), len(sys.meta_path))
         sys.meta_path.insert(at, self)
