@@ -29,7 +29,7 @@ pub struct JsonError {
 /// # Errors
 /// If it is not JSON, repeats a name in an object, or does not have the expected shape.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
-    serde_json::from_str::<Unique>(text).map_err(|error| json_error(&error, not_json_text))?;
+    serde_json::from_str::<UniqueKeys>(text).map_err(|error| json_error(&error, not_json_text))?;
     // The text is valid JSON: any further error concerns its shape.
     let mut reader = serde_json::Deserializer::from_str(text);
     T::deserialize(StrictStructs(&mut reader)).map_err(|error| json_error(&error, shape_error_text))
@@ -61,10 +61,10 @@ pub fn string_at(text: &str, name: &str) -> Option<String> {
 }
 
 /// Any value in which no object repeats a name.
-struct Unique;
+struct UniqueKeys;
 
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Unique, D::Error> {
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UniqueKeys, D::Error> {
         deserializer.deserialize_any(Anything)
     }
 }
@@ -72,51 +72,51 @@ impl<'de> Deserialize<'de> for Unique {
 struct Anything;
 
 impl<'de> Visitor<'de> for Anything {
-    type Value = Unique;
+    type Value = UniqueKeys;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_unit<E>(self) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_bool<E>(self, _: bool) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_i64<E>(self, _: i64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_u64<E>(self, _: u64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_f64<E>(self, _: f64) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Unique, E> {
-        Ok(Unique)
+    fn visit_str<E>(self, _: &str) -> Result<UniqueKeys, E> {
+        Ok(UniqueKeys)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Unique, A::Error> {
-        while list.next_element::<Unique>()?.is_some() {}
-        Ok(Unique)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<UniqueKeys, A::Error> {
+        while list.next_element::<UniqueKeys>()?.is_some() {}
+        Ok(UniqueKeys)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Unique, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<UniqueKeys, A::Error> {
         let mut names = BTreeSet::new();
         while let Some(name) = object.next_key::<String>()? {
             if names.contains(&name) {
                 return Err(A::Error::custom(format!("'{name}' appears twice in one object; remove one of them")));
             }
-            object.next_value::<Unique>()?;
+            object.next_value::<UniqueKeys>()?;
             names.insert(name);
         }
-        Ok(Unique)
+        Ok(UniqueKeys)
     }
 }
 

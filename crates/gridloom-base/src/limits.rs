@@ -1,6 +1,6 @@
 //! All limits of the system in one place, each with its reason.
 
-use super::Parts;
+use super::PartSizes;
 use super::time::{MILLISECOND_NS, SECOND_NS};
 
 /// Largest control frame. Graphs and plans are split into messages well below this size, so a longer frame is a bug
@@ -51,7 +51,7 @@ pub const KIND_BYTES_MAX: usize = 255;
 pub const EAGER_BYTES_MAX: u64 = 32 << 10;
 /// Size of the parts into which large data are split. Smaller parts would wake more threads per byte; larger parts
 /// would increase the latency of each server of a chain.
-pub const PARTS: Parts = Parts { least_bytes: 64 << 10, most_bytes: 256 << 10 };
+pub const PARTS: PartSizes = PartSizes { least_bytes: 64 << 10, most_bytes: 256 << 10 };
 /// Data that a node forwards to one peer at a time while it still receives them. Each needs a stream and a thread on
 /// both sides. The limit is large enough that transfers over a slow link to several servers need not wait for one
 /// another.

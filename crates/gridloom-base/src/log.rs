@@ -34,28 +34,28 @@ impl fmt::Display for Level {
 
 /// The lines to log. `None` in place of a level turns a category off.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Levels {
+pub struct LogLevels {
     minimum: Option<Level>,
     /// Levels by category. Each also applies to subcategories.
     by_category: BTreeMap<String, Option<Level>>,
 }
 
-impl Default for Levels {
-    fn default() -> Levels {
-        Levels::DEFAULT
+impl Default for LogLevels {
+    fn default() -> LogLevels {
+        LogLevels::DEFAULT
     }
 }
 
-impl Levels {
+impl LogLevels {
     /// The default selection.
-    pub const DEFAULT: Levels = Levels { minimum: Some(Level::Info), by_category: BTreeMap::new() };
+    pub const DEFAULT: LogLevels = LogLevels { minimum: Some(Level::Info), by_category: BTreeMap::new() };
 
     /// Parses `warning,matmul=debug`.
     ///
     /// # Errors
     /// If a level is unknown.
-    pub fn read(text: &str) -> Result<Levels, String> {
-        let mut levels = Levels::default();
+    pub fn read(text: &str) -> Result<LogLevels, String> {
+        let mut levels = LogLevels::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 Some((category, level)) => {
@@ -110,17 +110,17 @@ mod tests {
 
     #[test]
     fn a_category_counts_for_those_below_it() {
-        let levels = Levels::read("warning, matmul=debug,matmul.server=error").unwrap();
+        let levels = LogLevels::read("warning, matmul=debug,matmul.server=error").unwrap();
         assert!(levels.enables(Level::Debug, "matmul") && levels.enables(Level::Debug, "matmul.client.row"));
         assert!(!levels.enables(Level::Warning, "matmul.server") && levels.enables(Level::Error, "matmul.server"));
         assert!(!levels.enables(Level::Info, "other") && levels.enables(Level::Warning, "matmulx"));
-        assert!(!Levels::default().enables(Level::Debug, "a") && Levels::default().enables(Level::Info, "a"));
-        assert!(Levels::read("loud").unwrap_err().contains("levels are debug"));
+        assert!(!LogLevels::default().enables(Level::Debug, "a") && LogLevels::default().enables(Level::Info, "a"));
+        assert!(LogLevels::read("loud").unwrap_err().contains("levels are debug"));
     }
 
     #[test]
     fn a_category_can_be_off() {
-        let levels = Levels::read("off, matmul = warn, matmul.server=off").unwrap();
+        let levels = LogLevels::read("off, matmul = warn, matmul.server=off").unwrap();
         assert!(!levels.enables(Level::Error, "other") && !levels.enables(Level::Error, "matmul.server"));
         assert!(levels.enables(Level::Warning, "matmul") && !levels.enables(Level::Info, "matmul"));
     }

@@ -2,7 +2,7 @@
 
 /// Bounds on the size of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct PartSizes {
     pub least_bytes: u64,
     pub most_bytes: u64,
 }
@@ -13,7 +13,7 @@ const PARTS: u64 = 256;
 /// Smallest number of parts, of the least size, of a datum that is forwarded while it is received.
 const PARTS_MIN: u64 = 64;
 
-impl Parts {
+impl PartSizes {
     /// Returns the size of the parts of a datum of `size_bytes`, in bytes.
     pub const fn part_bytes(self, size_bytes: u64) -> u64 {
         let part_bytes = size_bytes / PARTS;

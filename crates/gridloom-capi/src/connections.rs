@@ -9,7 +9,7 @@ use crate::current::{self, Context, code_of, with};
 use crate::declare::text;
 use crate::memory::{Addresses, address_of};
 use crate::message::{CMessage, OwnedMessage};
-use crate::types::{self, Kind};
+use crate::types::{self, MessageType};
 
 /// Returns a string that must not be null.
 pub(crate) unsafe fn required_string(pointer: *const c_char, what: &str) -> Result<String, Failure> {
@@ -87,7 +87,7 @@ pub unsafe extern "C-unwind" fn gridloom_send(peer: i64, kind: *const c_char, va
 /// Sends the message at `value`. The first message of its type to a peer carries the type's declaration, so that a
 /// receiver with another declaration can report the difference.
 unsafe fn send(process: &mut Process, peer: PeerId, kind: &str, value: *const c_void) -> Result<(), Failure> {
-    let Kind { form, is_signal, .. } = types::types().get(kind)?;
+    let MessageType { form, is_signal, .. } = types::types().get(kind)?;
     match (is_signal, value.is_null()) {
         (true, false) => {
             return Err(Failure::usage(format!("message type '{kind}' is a signal, without data; send it with NULL")));

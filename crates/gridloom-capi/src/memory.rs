@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::slice;
 
-use gridloom_layout::Memory;
+use gridloom_layout::ProcessMemory;
 
 /// The memory of this program, while one message is encoded.
 pub(crate) struct Addresses(());
@@ -18,7 +18,7 @@ impl Addresses {
     }
 }
 
-impl Memory for Addresses {
+impl ProcessMemory for Addresses {
     fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
         if length == 0 {
             return Some(&[]);

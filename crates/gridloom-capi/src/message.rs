@@ -6,7 +6,7 @@ use gridloom::process::{PeerId, Process, ProcessMessage};
 
 use crate::code::Failure;
 use crate::current::{self, Context, to_c};
-use crate::types::{self, Kind};
+use crate::types::{self, MessageType};
 
 /// `gridloom_message`.
 #[repr(C)]
@@ -59,8 +59,8 @@ impl OwnedMessage {
         };
         match types::types().find(&letter.kind) {
             // Bytes from a program that declares no types, which must be empty.
-            Some(Kind { is_signal: true, .. }) if letter.payload.is_empty() => {}
-            Some(Kind { receiver, is_signal, .. }) => {
+            Some(MessageType { is_signal: true, .. }) if letter.payload.is_empty() => {}
+            Some(MessageType { receiver, is_signal, .. }) => {
                 let mut receiver = types::lock(receiver);
                 let incoming = receiver.open(&letter.payload)?;
                 if !is_signal {

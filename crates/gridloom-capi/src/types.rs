@@ -19,12 +19,12 @@ static TYPES: OnceLock<Types> = OnceLock::new();
 /// Message types by name.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<String, MessageType>,
 }
 
 /// A message type.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct MessageType {
     /// Encodes it for sending.
     pub(crate) form: MemoryLayout,
     /// Decodes it from any machine.
@@ -48,18 +48,18 @@ impl Types {
                 }
                 continue;
             }
-            kinds.insert(kind.clone(), Kind::new(kind, made, &declarations)?);
+            kinds.insert(kind.clone(), MessageType::new(kind, made, &declarations)?);
         }
         Ok(Types { kinds })
     }
 
     /// Returns the message type of that name, if it is declared.
-    pub(crate) fn find(&self, kind: &str) -> Option<&Kind> {
+    pub(crate) fn find(&self, kind: &str) -> Option<&MessageType> {
         self.kinds.get(kind)
     }
 
     /// Returns the message type of that name, or an error.
-    pub(crate) fn get(&self, kind: &str) -> Result<&Kind, Failure> {
+    pub(crate) fn get(&self, kind: &str) -> Result<&MessageType, Failure> {
         self.find(kind).ok_or_else(|| {
             let near = did_you_mean(&near_names(kind, self.kinds.keys().map(String::as_str)));
             let known: Vec<&str> = self.kinds.keys().map(String::as_str).collect();
@@ -69,12 +69,12 @@ impl Types {
     }
 }
 
-impl Kind {
-    fn new(kind: &str, declared: &Declared, declarations: &Declarations) -> Result<Kind, String> {
-        let Some(name) = &declared.name else { return Kind::signal(kind).map_err(|error| at(declared, error)) };
+impl MessageType {
+    fn new(kind: &str, declared: &Declared, declarations: &Declarations) -> Result<MessageType, String> {
+        let Some(name) = &declared.name else { return MessageType::signal(kind).map_err(|error| at(declared, error)) };
         let schema = declarations.schema(name).map_err(|error| at(declared, error.to_string()))?;
         let schema = renamed(&schema, kind).map_err(|error| at(declared, error.to_string()))?;
-        let kind = Kind::of(schema, false).map_err(|error| at(declared, error))?;
+        let kind = MessageType::of(schema, false).map_err(|error| at(declared, error))?;
         let shape = kind.form.shape(0);
         if (shape.size, shape.align) != (declared.size as u64, declared.align as u64) {
             let Declared { size, align, .. } = declared;
@@ -91,15 +91,15 @@ impl Kind {
         Ok(kind)
     }
 
-    fn signal(kind: &str) -> Result<Kind, String> {
+    fn signal(kind: &str) -> Result<MessageType, String> {
         let text = format!("struct {kind} {{ uint8_t unused; }};");
         let declarations = parse(&text, "signal").map_err(|error| error.message)?;
-        Kind::of(declarations.schema(kind).map_err(|error| error.to_string())?, true)
+        MessageType::of(declarations.schema(kind).map_err(|error| error.to_string())?, true)
     }
 
-    fn of(schema: Schema, is_signal: bool) -> Result<Kind, String> {
+    fn of(schema: Schema, is_signal: bool) -> Result<MessageType, String> {
         let receiver = Receiver::new(Arc::new(schema), Abi::NATIVE).map_err(|error| error.to_string())?;
-        Ok(Kind { form: receiver.form().clone(), receiver: Mutex::new(receiver), is_signal })
+        Ok(MessageType { form: receiver.form().clone(), receiver: Mutex::new(receiver), is_signal })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::inbound::{Buffers, Inbound, ReadOutcome};
+use super::inbound::{Buffers, ReadOutcome, ReceiveBuffer};
 use super::outbound::Outbound;
 use super::tags::Keys;
 
@@ -11,7 +11,7 @@ use super::tags::Keys;
 pub struct Channel<S> {
     stream: S,
     /// Received frames. The owner moves it out while it handles them.
-    pub inbound: Inbound,
+    pub inbound: ReceiveBuffer,
     /// Queued frames.
     pub outbound: Outbound,
 }
@@ -19,7 +19,7 @@ pub struct Channel<S> {
 impl<S: Read + Write> Channel<S> {
     /// Creates a channel on a non-blocking stream. `credit` is in bytes.
     pub fn new(stream: S, credit: usize) -> Channel<S> {
-        Channel { stream, inbound: Inbound::default(), outbound: Outbound::new(credit) }
+        Channel { stream, inbound: ReceiveBuffer::default(), outbound: Outbound::new(credit) }
     }
 
     pub fn stream(&self) -> &S {

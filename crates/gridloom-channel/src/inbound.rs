@@ -88,7 +88,7 @@ struct LongFrame {
 
 /// Bytes that have been received and not handled yet.
 #[derive(Debug, Default)]
-pub struct Inbound {
+pub struct ReceiveBuffer {
     decoder: Decoder,
     buffer: Vec<u8>,
     head: usize,
@@ -96,7 +96,7 @@ pub struct Inbound {
     long: Option<LongFrame>,
 }
 
-impl Inbound {
+impl ReceiveBuffer {
     /// Requires a tag after each body, starting with the next frame.
     pub fn authenticate(&mut self, key: Key) {
         self.decoder.authenticate(key);
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn frames_survive_any_cut() {
-        struct Cut<'a>(&'a [u8], usize);
-        impl Read for Cut<'_> {
+        struct ShortReads<'a>(&'a [u8], usize);
+        impl Read for ShortReads<'_> {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
                 let most = self.1.min(into.len());
                 self.0.read(&mut into[..most])
             }
         }
-        impl std::io::Write for Cut<'_> {
+        impl std::io::Write for ShortReads<'_> {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 Ok(bytes.len())
             }
@@ -268,7 +268,7 @@ mod tests {
         let steps = [997, BUFFER_BYTES - 1, BUFFER_BYTES, TRUST_BYTES / 2, usize::MAX];
         for (step, key) in steps.into_iter().flat_map(|step| [(step, None), (step, Some(Key([5; 16])))]) {
             let bytes = written_with(&sizes, key.clone());
-            let (mut channel, mut buffers) = (Channel::new(Cut(&bytes, step), 0), Buffers::default());
+            let (mut channel, mut buffers) = (Channel::new(ShortReads(&bytes, step), 0), Buffers::default());
             key.into_iter().for_each(|key| channel.inbound.authenticate(key));
             // Old contents of a reused buffer must not show.
             buffers.pool.put(vec![0xff; 3 * BUFFER_BYTES]);
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn lengths_out_of_bounds_and_kinds_out_of_place_are_refused() {
         let refused = |bytes: &[u8], limits: FrameLimits| {
-            let (mut inbound, mut buffers) = (Inbound::default(), Buffers::default());
+            let (mut inbound, mut buffers) = (ReceiveBuffer::default(), Buffers::default());
             inbound.fill(&mut &*bytes, &mut buffers).unwrap();
             inbound.next(limits, &mut buffers).unwrap_err()
         };

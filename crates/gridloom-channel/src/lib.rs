@@ -42,7 +42,7 @@ pub mod wire_version;
 pub use buffer_pool::BufferPool;
 pub use channel::Channel;
 pub use frame::{FrameLimits, Kind};
-pub use inbound::{Body, Buffers, Inbound, ReadOutcome};
+pub use inbound::{Body, Buffers, ReadOutcome, ReceiveBuffer};
 pub use outbound::{BulkFrame, Outbound};
 pub use tags::{Key, Keys};
 pub use wire_version::WireVersion;

@@ -222,7 +222,7 @@ impl PartlyWritten {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Body, FrameLimits, Inbound};
+    use crate::{Body, FrameLimits, ReceiveBuffer};
 
     /// Takes `room` bytes and then blocks.
     struct Narrow {
@@ -261,7 +261,7 @@ mod tests {
         stream.room = usize::MAX;
         outbound.write(&mut stream, &mut buffers).unwrap();
         assert!(!outbound.is_blocked());
-        let mut inbound = Inbound::default();
+        let mut inbound = ReceiveBuffer::default();
         inbound.fill(&mut &stream.bytes[..], &mut buffers).unwrap();
         let limits = FrameLimits { control: 100, process_message: 1000 };
         let mut order = Vec::new();

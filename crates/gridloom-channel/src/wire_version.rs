@@ -74,7 +74,7 @@ impl WireVersion {
     }
 
     fn read<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<(T, &[u8])> {
-        let mut reader = Reader { dialect: self, inner: postcard::Deserializer::from_bytes(bytes) };
+        let mut reader = WireDeserializer { dialect: self, inner: postcard::Deserializer::from_bytes(bytes) };
         Ok((T::deserialize(&mut reader)?, reader.inner.finalize()?))
     }
 
@@ -261,12 +261,12 @@ impl SerializeMap for &mut Writer {
 
 // ---- reading
 
-struct Reader<'de> {
+struct WireDeserializer<'de> {
     dialect: WireVersion,
     inner: postcard::Deserializer<'de, Slice<'de>>,
 }
 
-impl<'de> Reader<'de> {
+impl<'de> WireDeserializer<'de> {
     /// Reads a value without struct fields, as postcard does.
     fn take<T: Deserialize<'de>>(&mut self) -> Result<T> {
         T::deserialize(&mut self.inner)
@@ -275,7 +275,7 @@ impl<'de> Reader<'de> {
 
 /// A sequence of `left` values.
 struct Sequence<'a, 'de> {
-    reader: &'a mut Reader<'de>,
+    reader: &'a mut WireDeserializer<'de>,
     left: usize,
 }
 
@@ -286,7 +286,7 @@ macro_rules! take {
     };
 }
 
-impl<'de> Deserializer<'de> for &mut Reader<'de> {
+impl<'de> Deserializer<'de> for &mut WireDeserializer<'de> {
     type Error = Error;
 
     take! {
@@ -383,7 +383,7 @@ impl<'de> MapAccess<'de> for Sequence<'_, 'de> {
     }
 }
 
-impl<'de> EnumAccess<'de> for &mut Reader<'de> {
+impl<'de> EnumAccess<'de> for &mut WireDeserializer<'de> {
     type Error = Error;
     type Variant = Self;
 
@@ -393,7 +393,7 @@ impl<'de> EnumAccess<'de> for &mut Reader<'de> {
     }
 }
 
-impl<'de> VariantAccess<'de> for &mut Reader<'de> {
+impl<'de> VariantAccess<'de> for &mut WireDeserializer<'de> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<()> {
@@ -433,19 +433,19 @@ mod tests {
 
     /// Has every form that a message may have.
     #[derive(PartialEq, Debug, Serialize, Deserialize)]
-    enum Form<T> {
+    enum EveryForm<T> {
         Unit,
         New(Box<T>),
         Pair(T, (i64, f64)),
         Named { list: Vec<T>, map: BTreeMap<u16, T>, some: Option<T>, none: Option<T>, bytes: [u8; 3], letter: char },
     }
 
-    fn forms<T>(value: impl Fn(&str) -> T) -> Vec<Form<T>> {
+    fn forms<T>(value: impl Fn(&str) -> T) -> Vec<EveryForm<T>> {
         let list = vec![value("a"), value("ä")];
         let map = BTreeMap::from([(300, value("b"))]);
         let (some, none) = (Some(value("c")), None);
-        let named = Form::Named { list, map, some, none, bytes: [1, 2, 3], letter: 'ß' };
-        vec![Form::Unit, Form::New(Box::new(value("d"))), Form::Pair(value("e"), (-300, 0.5)), named]
+        let named = EveryForm::Named { list, map, some, none, bytes: [1, 2, 3], letter: 'ß' };
+        vec![EveryForm::Unit, EveryForm::New(Box::new(value("d"))), EveryForm::Pair(value("e"), (-300, 0.5)), named]
     }
 
     const OLD: WireVersion = WireVersion::without(&[("Grown", "since")]);
@@ -457,11 +457,11 @@ mod tests {
         let mut written = Vec::new();
         OLD.append(&grown(7), &mut written);
         assert_eq!(written, ungrown);
-        assert_eq!(OLD.parse::<Vec<Form<Grown>>>(&ungrown), Ok(grown(0)));
+        assert_eq!(OLD.parse::<Vec<EveryForm<Grown>>>(&ungrown), Ok(grown(0)));
         written.clear();
         WireVersion::CURRENT.append(&grown(7), &mut written);
-        assert_eq!(WireVersion::CURRENT.parse::<Vec<Form<Grown>>>(&written), Ok(grown(7)));
-        assert!(OLD.parse::<Vec<Form<Grown>>>(&written).is_err());
+        assert_eq!(WireVersion::CURRENT.parse::<Vec<EveryForm<Grown>>>(&written), Ok(grown(7)));
+        assert!(OLD.parse::<Vec<EveryForm<Grown>>>(&written).is_err());
     }
 
     #[test]
@@ -476,9 +476,9 @@ mod tests {
     fn bytes_that_are_cut_or_left_over_are_refused() {
         let bytes = postcard::to_stdvec(&forms(|name| Ungrown { name: name.into() })).unwrap();
         for cut in 0..bytes.len() {
-            assert!(OLD.parse::<Vec<Form<Grown>>>(&bytes[..cut]).is_err(), "{cut}");
+            assert!(OLD.parse::<Vec<EveryForm<Grown>>>(&bytes[..cut]).is_err(), "{cut}");
         }
-        assert!(OLD.parse::<Vec<Form<Grown>>>(&[&bytes[..], &[0]].concat()).is_err());
+        assert!(OLD.parse::<Vec<EveryForm<Grown>>>(&[&bytes[..], &[0]].concat()).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::core::Core;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::location_table::Location;
-use super::mail::{Item, Outcome, Work};
+use super::mail::{Outcome, Work, WorkItem};
 use super::packing::Packing;
 use super::payload::Payload;
 use super::record;
@@ -55,14 +55,14 @@ pub(crate) trait AnyArray {
 impl<C: Chare> AnyArray for Array<C> {
     fn run(&mut self, core: &mut Core, array: ArrayId, priority: Priority) -> bool {
         let (slot, work, debt) = match core.mail::<C::Message>(array).take(priority) {
-            Item::One { slot, work, debt } => (slot, work, debt),
-            Item::AllFrom { slot, work, debt } if slot + 1 < self.initial_count => {
-                let rest = Item::AllFrom { slot: slot + 1, work: work.clone(), debt: debt.clone() };
+            WorkItem::One { slot, work, debt } => (slot, work, debt),
+            WorkItem::AllFrom { slot, work, debt } if slot + 1 < self.initial_count => {
+                let rest = WorkItem::AllFrom { slot: slot + 1, work: work.clone(), debt: debt.clone() };
                 core.mail::<C::Message>(array).put_back(priority, rest);
                 core.ready.put_back(array, priority);
                 (slot, work, debt)
             }
-            Item::AllFrom { slot, work, debt } => (slot, work, debt),
+            WorkItem::AllFrom { slot, work, debt } => (slot, work, debt),
         };
         let Some(chare) = &mut self.chares[slot as usize] else {
             core.forward_item(array, slot, priority, (work, debt));
@@ -70,7 +70,7 @@ impl<C: Chare> AnyArray for Array<C> {
         };
         if !core.ready.parking.is_empty() && core.ready.parking.is_parked((array, slot)) {
             core.hold((array, slot), &debt);
-            core.mail::<C::Message>(array).park(slot, priority, Item::One { slot, work, debt });
+            core.mail::<C::Message>(array).park(slot, priority, WorkItem::One { slot, work, debt });
             return false;
         }
         if core.account.is_named() {

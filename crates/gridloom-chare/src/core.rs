@@ -14,7 +14,7 @@ use super::decision::Balancing;
 use super::error::ChareError;
 use super::id::{ArrayId, Index, Pe, Priority};
 use super::location_table::{Location, LocationTable};
-use super::mail::{AnyMail, Item, Mail, Outcome, Slots, Work};
+use super::mail::{AnyMail, Mail, Outcome, Slots, Work, WorkItem};
 use super::migrations::Migrations;
 use super::outbound::Outbound;
 use super::payload::{Codec, Payload};
@@ -22,7 +22,7 @@ use super::placement::Elements;
 use super::proxy::{Callback, CallbackTarget, Recipients};
 use super::quiescence::{Quiescence, WaveOutcome};
 use super::ready::Ready;
-use super::record::{Control, Head, Kind};
+use super::record::{Control, Kind, RecordHeader};
 use super::reduction::{Complete, Partial, Reduction};
 use super::step_report::StepReport;
 use super::value::Value;
@@ -98,7 +98,7 @@ impl Core {
     }
 
     /// Adds an item to the mail of a chare on this element.
-    pub(crate) fn put<M: Payload>(&mut self, array: ArrayId, priority: Priority, item: Item<M>) {
+    pub(crate) fn put<M: Payload>(&mut self, array: ArrayId, priority: Priority, item: WorkItem<M>) {
         self.mail::<M>(array).put(priority, item);
         self.wait(array, priority, 1);
     }
@@ -115,12 +115,16 @@ impl Core {
             Recipients::One(index) => match self.locate(array, index) {
                 None => {}
                 Some((_, Location::Here { slot })) => {
-                    self.put(array, priority, Item::One { slot, work: Work::Message(message), debt: CreditDue::NONE });
+                    self.put(
+                        array,
+                        priority,
+                        WorkItem::One { slot, work: Work::Message(message), debt: CreditDue::NONE },
+                    );
                 }
                 Some((number, Location::At(element))) => self.send_to_one(element, array, number, priority, &message),
             },
             Recipients::All => {
-                let head = Head { kind: Kind::All, array: array.0, priority: priority.0, number: 0 };
+                let head = RecordHeader { kind: Kind::All, array: array.0, priority: priority.0, number: 0 };
                 for element in self.others() {
                     self.send_message(element, array, head, &[], &message);
                 }
@@ -128,7 +132,7 @@ impl Core {
                     self.put(
                         array,
                         priority,
-                        Item::AllFrom { slot: 0, work: Work::Message(message), debt: CreditDue::NONE },
+                        WorkItem::AllFrom { slot: 0, work: Work::Message(message), debt: CreditDue::NONE },
                     );
                 }
             }
@@ -136,7 +140,7 @@ impl Core {
                 let (here, away) = self.split(array, indices);
                 for (element, numbers) in away {
                     let number = numbers.len() as u32;
-                    let head = Head { kind: Kind::Section, array: array.0, priority: priority.0, number };
+                    let head = RecordHeader { kind: Kind::Section, array: array.0, priority: priority.0, number };
                     self.send_message(element, array, head, &numbers, &message);
                 }
                 let Some((last, others)) = here.split_last() else { return };
@@ -144,13 +148,13 @@ impl Core {
                     self.put(
                         array,
                         priority,
-                        Item::One { slot: *slot, work: Work::Message(message.clone()), debt: CreditDue::NONE },
+                        WorkItem::One { slot: *slot, work: Work::Message(message.clone()), debt: CreditDue::NONE },
                     );
                 }
                 self.put(
                     array,
                     priority,
-                    Item::One { slot: *last, work: Work::Message(message), debt: CreditDue::NONE },
+                    WorkItem::One { slot: *last, work: Work::Message(message), debt: CreditDue::NONE },
                 );
             }
         }
@@ -196,7 +200,7 @@ impl Core {
         priority: Priority,
         message: &M,
     ) {
-        let head = |kind| Head { kind, array: array.0, priority: priority.0, number };
+        let head = |kind| RecordHeader { kind, array: array.0, priority: priority.0, number };
         match self.roster(array).moves(number) {
             0 => self.send_message(element, array, head(Kind::One), &[], message),
             moves => self.send_message(element, array, head(Kind::Sought), &[moves], message),
@@ -204,7 +208,14 @@ impl Core {
     }
 
     /// Sends a message to another element, preceded by the chares' numbers.
-    fn send_message<M: Payload>(&mut self, element: Pe, array: ArrayId, head: Head, numbers: &[u32], message: &M) {
+    fn send_message<M: Payload>(
+        &mut self,
+        element: Pe,
+        array: ArrayId,
+        head: RecordHeader,
+        numbers: &[u32],
+        message: &M,
+    ) {
         let any: &mut dyn Any = &mut *self.mails[array.0 as usize];
         let mail: &mut Mail<M> = any.downcast_mut().expect("a proxy knows the type of its array's messages");
         let written = self.outbound.add(element, head, |out| {
@@ -231,7 +242,7 @@ impl Core {
             return;
         }
         let is_counted = is_counted(&control);
-        let head = Head { kind: Kind::Control, array: 0, priority: 0, number: 0 };
+        let head = RecordHeader { kind: Kind::Control, array: 0, priority: 0, number: 0 };
         let written = self.outbound.add(element, head, |out| {
             let bytes =
                 postcard::to_extend(&control, std::mem::take(out)).expect("serializing into a vector cannot fail");

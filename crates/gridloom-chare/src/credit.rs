@@ -33,17 +33,17 @@ pub(crate) struct CreditDue {
     /// 0 for messages of this element.
     pub(crate) bytes: u32,
     /// Set for a message to several chares, which has run when its last copy has run.
-    copies: Option<Rc<Copies>>,
+    copies: Option<Rc<CopyCount>>,
 }
 
 #[derive(Debug)]
-struct Copies {
+struct CopyCount {
     left: Cell<u32>,
     /// Number of those that wait for parked chares.
     for_parked: Cell<u32>,
 }
 
-impl Copies {
+impl CopyCount {
     fn are_held(&self) -> bool {
         self.for_parked.get() == self.left.get()
     }
@@ -60,7 +60,7 @@ impl CreditDue {
     /// Shares this debt between the copies of a message to `count` chares.
     pub(crate) fn shared(self, count: usize) -> CreditDue {
         let is_shared = self.bytes > 0 && count > 1;
-        let copies = is_shared.then(|| Rc::new(Copies { left: Cell::new(count as u32), for_parked: Cell::new(0) }));
+        let copies = is_shared.then(|| Rc::new(CopyCount { left: Cell::new(count as u32), for_parked: Cell::new(0) }));
         CreditDue { copies, ..self }
     }
 }

@@ -18,7 +18,7 @@ use super::mail::Mail;
 use super::packing::Packing;
 use super::placement::{Elements, Placement, PlacementError};
 use super::proxy::Proxy;
-use super::record::{self, Head, Kind};
+use super::record::{self, Kind, RecordHeader};
 use super::reduction::Reduction;
 use super::shape::Shape;
 use super::step_report::EntryMethodRun;
@@ -300,7 +300,7 @@ impl Element {
         self.core.balancing.decision.as_ref().map_or(0, |decision| decision.ordered)
     }
 
-    fn on_move(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+    fn on_move(&mut self, from: Pe, head: RecordHeader, body: &[u8]) -> Result<(), ChareError> {
         self.core.quiescence.counts.received += 1;
         self.core.check_array(from, head)?;
         self.arrays[head.array as usize].arrive(&mut self.core, ArrayId(head.array), from, head.number, body)

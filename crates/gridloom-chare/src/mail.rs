@@ -26,7 +26,7 @@ pub(crate) struct Outcome {
 
 /// A waiting work item.
 #[derive(Clone, Debug)]
-pub(crate) enum Item<M> {
+pub(crate) enum WorkItem<M> {
     One {
         slot: u32,
         work: Work<M>,
@@ -49,10 +49,10 @@ pub(crate) enum Slots<'a> {
 
 pub(crate) struct Mail<M: Payload> {
     /// Items with the default priority.
-    default_priority: VecDeque<Item<M>>,
-    other: BTreeMap<Priority, VecDeque<Item<M>>>,
+    default_priority: VecDeque<WorkItem<M>>,
+    other: BTreeMap<Priority, VecDeque<WorkItem<M>>>,
     /// Items for parked chares, by slot.
-    parked: BTreeMap<u32, Vec<(Priority, Item<M>)>>,
+    parked: BTreeMap<u32, Vec<(Priority, WorkItem<M>)>>,
     pub(crate) codec: M::Codec,
 }
 
@@ -64,15 +64,15 @@ impl<M: Payload> Mail<M> {
         Ok(Mail { default_priority: VecDeque::new(), other: BTreeMap::new(), parked: BTreeMap::new(), codec })
     }
 
-    pub(crate) fn put(&mut self, priority: Priority, item: Item<M>) {
+    pub(crate) fn put(&mut self, priority: Priority, item: WorkItem<M>) {
         self.queue(priority).push_back(item);
     }
 
-    pub(crate) fn put_back(&mut self, priority: Priority, item: Item<M>) {
+    pub(crate) fn put_back(&mut self, priority: Priority, item: WorkItem<M>) {
         self.queue(priority).push_front(item);
     }
 
-    pub(crate) fn take(&mut self, priority: Priority) -> Item<M> {
+    pub(crate) fn take(&mut self, priority: Priority) -> WorkItem<M> {
         if priority == Priority::default() {
             return self.default_priority.pop_front().expect("the ready queue counts the waiting items");
         }
@@ -84,7 +84,7 @@ impl<M: Payload> Mail<M> {
         item
     }
 
-    fn queue(&mut self, priority: Priority) -> &mut VecDeque<Item<M>> {
+    fn queue(&mut self, priority: Priority) -> &mut VecDeque<WorkItem<M>> {
         if priority == Priority::default() {
             &mut self.default_priority
         } else {
@@ -93,7 +93,7 @@ impl<M: Payload> Mail<M> {
     }
 
     /// Holds an item until the chare in its slot is no longer parked.
-    pub(crate) fn park(&mut self, slot: u32, priority: Priority, item: Item<M>) {
+    pub(crate) fn park(&mut self, slot: u32, priority: Priority, item: WorkItem<M>) {
         self.parked.entry(slot).or_default().push((priority, item));
     }
 
@@ -101,14 +101,14 @@ impl<M: Payload> Mail<M> {
     fn put_for(&mut self, slots: Slots<'_>, priority: Priority, work: Work<M>, debt: CreditDue) -> usize {
         match slots {
             Slots::All => {
-                self.put(priority, Item::AllFrom { slot: 0, work, debt });
+                self.put(priority, WorkItem::AllFrom { slot: 0, work, debt });
                 1
             }
             Slots::Some(slots) => {
                 let Some((last, others)) = slots.split_last() else { return 0 };
-                let one = |slot: &u32, work| Item::One { slot: *slot, work, debt: debt.clone() };
+                let one = |slot: &u32, work| WorkItem::One { slot: *slot, work, debt: debt.clone() };
                 others.iter().for_each(|slot| self.put(priority, one(slot, work.clone())));
-                self.put(priority, Item::One { slot: *last, work, debt });
+                self.put(priority, WorkItem::One { slot: *last, work, debt });
                 slots.len()
             }
         }
@@ -154,7 +154,7 @@ impl<M: Payload> AnyMail for Mail<M> {
     fn unpark(&mut self, slot: u32) -> Vec<(Priority, CreditDue)> {
         let parked = self.parked.remove(&slot).unwrap_or_default();
         let back = |(priority, item)| {
-            let (Item::One { debt, .. } | Item::AllFrom { debt, .. }) = &item;
+            let (WorkItem::One { debt, .. } | WorkItem::AllFrom { debt, .. }) = &item;
             let debt = debt.clone();
             self.put_back(priority, item);
             (priority, debt)
@@ -169,8 +169,8 @@ impl<M: Payload> AnyMail for Mail<M> {
     fn retain_unused(&self, slots: &mut BTreeSet<u32>) {
         for item in self.default_priority.iter().chain(self.other.values().flatten()) {
             match item {
-                Item::One { slot, .. } => _ = slots.remove(slot),
-                Item::AllFrom { .. } => {}
+                WorkItem::One { slot, .. } => _ = slots.remove(slot),
+                WorkItem::AllFrom { .. } => {}
             }
         }
     }

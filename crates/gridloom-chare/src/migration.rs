@@ -23,9 +23,9 @@ use super::credit::CreditDue;
 use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::location_table::Location;
-use super::mail::{Item, Outcome, Slots, Work};
+use super::mail::{Outcome, Slots, Work, WorkItem};
 use super::payload::Payload;
-use super::record::{Control, Head, Kind};
+use super::record::{Control, Kind, RecordHeader};
 
 impl Core {
     /// Requests a move of the running chare.
@@ -60,7 +60,7 @@ impl Core {
         if let Some(meter) = &mut self.balancing.meter {
             meter.left += 1;
         }
-        let head = Head { kind: Kind::Move, array: array.0, priority: 0, number };
+        let head = RecordHeader { kind: Kind::Move, array: array.0, priority: 0, number };
         let written = self.outbound.add(to, head, |out| {
             out.extend_from_slice(&moves.to_le_bytes());
             out.extend_from_slice(&round.to_le_bytes());
@@ -110,7 +110,7 @@ impl Core {
     pub(crate) fn on_one(
         &mut self,
         from: Pe,
-        head: Head,
+        head: RecordHeader,
         moves: u32,
         body: &[u8],
         debt: CreditDue,
@@ -140,7 +140,7 @@ impl Core {
         }
     }
 
-    fn put_record(&mut self, head: Head, slot: u32, body: &[u8], debt: CreditDue) -> Result<(), ChareError> {
+    fn put_record(&mut self, head: RecordHeader, slot: u32, body: &[u8], debt: CreditDue) -> Result<(), ChareError> {
         if head.kind != Kind::Result {
             return self.put_message(head, Slots::Some(&[slot]), body, debt);
         }
@@ -154,14 +154,14 @@ impl Core {
     }
 
     /// Forwards a record to the chare's new location, and notifies its sender.
-    fn forward(&mut self, from: Pe, to: Pe, head: Head, body: &[u8]) {
+    fn forward(&mut self, from: Pe, to: Pe, head: RecordHeader, body: &[u8]) {
         let (array, number) = (ArrayId(head.array), head.number);
         let moves = self.roster(array).moves(number);
         let kind = match head.kind {
             Kind::One if moves > 0 => Kind::Sought,
             kind => kind,
         };
-        let written = self.outbound.add(to, Head { kind, ..head }, |out| {
+        let written = self.outbound.add(to, RecordHeader { kind, ..head }, |out| {
             if kind != Kind::One {
                 out.extend_from_slice(&moves.to_le_bytes());
             }
@@ -188,7 +188,7 @@ impl Core {
         let roster = self.roster(array);
         let number = roster.number(slot);
         match (roster.location(number).expect("the number of a slot"), work) {
-            (Location::Here { slot }, work) => return self.put(array, priority, Item::One { slot, work, debt }),
+            (Location::Here { slot }, work) => return self.put(array, priority, WorkItem::One { slot, work, debt }),
             (Location::At(at), Work::Message(message)) => self.send_to_one(at, array, number, priority, &message),
             (Location::At(at), Work::Outcome(outcome)) => self.post_outcome(at, array, number, &outcome),
         }
@@ -198,7 +198,7 @@ impl Core {
     /// Sends a result to a chare on another element.
     pub(crate) fn post_outcome(&mut self, element: Pe, array: ArrayId, number: u32, outcome: &Outcome) {
         let moves = self.roster(array).moves(number);
-        let head = Head { kind: Kind::Result, array: array.0, priority: 0, number };
+        let head = RecordHeader { kind: Kind::Result, array: array.0, priority: 0, number };
         let written = self.outbound.add(element, head, |out| {
             out.extend_from_slice(&moves.to_le_bytes());
             *out = postcard::to_extend(outcome, std::mem::take(out))

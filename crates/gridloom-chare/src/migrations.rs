@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::credit::CreditDue;
 use super::id::{ArrayId, Pe};
-use super::record::Head;
+use super::record::RecordHeader;
 
 /// The records received for a chare, in order of arrival.
-type Records = Vec<(Head, Vec<u8>, CreditDue)>;
+type Records = Vec<(RecordHeader, Vec<u8>, CreditDue)>;
 
 /// Migrations in progress.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Migrations {
         self.count
     }
 
-    pub(crate) fn hold(&mut self, array: ArrayId, head: Head, body: &[u8], debt: CreditDue) {
+    pub(crate) fn hold(&mut self, array: ArrayId, head: RecordHeader, body: &[u8], debt: CreditDue) {
         self.held.entry((array, head.number)).or_default().push((head, body.to_vec(), debt));
         self.count += 1;
     }

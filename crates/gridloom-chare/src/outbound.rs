@@ -6,7 +6,7 @@ use gridloom_base::limits::CHARE_BATCH_BYTES;
 
 use super::credit::Credits;
 use super::id::Pe;
-use super::record::{Head, close, open};
+use super::record::{RecordHeader, close, open};
 
 #[derive(Debug)]
 pub(crate) struct Outbound {
@@ -35,7 +35,7 @@ impl Outbound {
     pub(crate) fn add(
         &mut self,
         to: Pe,
-        head: Head,
+        head: RecordHeader,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
     ) -> Result<(), String> {
         let takes_credit = head.kind.takes_credit();
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn records_share_letters_and_keep_their_order() {
         let mut outbound = Outbound::new(3);
-        let head = |number| Head { kind: Kind::One, array: 0, priority: 0, number };
+        let head = |number| RecordHeader { kind: Kind::One, array: 0, priority: 0, number };
         let sizes = [10, 20, CHARE_BATCH_BYTES, 5, 2 * CHARE_BATCH_BYTES, 1, 1];
         for (number, size) in sizes.iter().enumerate() {
             let write = |out: &mut Vec<u8>| {

@@ -6,14 +6,14 @@ use super::error::ChareError;
 use super::id::{ArrayId, Pe, Priority};
 use super::location_table::Location;
 use super::mail::Slots;
-use super::record::{HEAD_BYTES, Head, Kind, number, section};
+use super::record::{HEAD_BYTES, Kind, RecordHeader, number, section};
 
 impl Core {
     /// Handles any record except a chare that moves here.
     ///
     /// # Errors
     /// If an element could not have sent it.
-    pub(crate) fn on_record(&mut self, from: Pe, head: Head, body: &[u8]) -> Result<(), ChareError> {
+    pub(crate) fn on_record(&mut self, from: Pe, head: RecordHeader, body: &[u8]) -> Result<(), ChareError> {
         let wrong = |why: String| ChareError::Batch { from, why };
         if head.kind == Kind::Control {
             let (control, rest) = postcard::take_from_bytes(body).map_err(|error| wrong(error.to_string()))?;
@@ -48,7 +48,7 @@ impl Core {
 
     /// # Errors
     /// If this element has not created the record's array.
-    pub(crate) fn check_array(&self, from: Pe, head: Head) -> Result<(), ChareError> {
+    pub(crate) fn check_array(&self, from: Pe, head: RecordHeader) -> Result<(), ChareError> {
         if (head.array as usize) < self.rosters.len() {
             return Ok(());
         }
@@ -56,13 +56,15 @@ impl Core {
         Err(ChareError::Batch { from, why })
     }
 
-    fn on_section(&mut self, from: Pe, head: Head, body: &[u8], debt: CreditDue) -> Result<(), ChareError> {
+    fn on_section(&mut self, from: Pe, head: RecordHeader, body: &[u8], debt: CreditDue) -> Result<(), ChareError> {
         let (numbers, message) = section(head.number, body).map_err(|why| ChareError::Batch { from, why })?;
         let mut here = Vec::new();
         for number in numbers {
             match self.roster(ArrayId(head.array)).location(number) {
                 Some(Location::Here { slot }) => here.push(slot),
-                _ => self.on_one(from, Head { kind: Kind::One, number, ..head }, 0, message, CreditDue::NONE)?,
+                _ => {
+                    self.on_one(from, RecordHeader { kind: Kind::One, number, ..head }, 0, message, CreditDue::NONE)?
+                }
             }
         }
         self.put_message(head, Slots::Some(&here), message, debt)
@@ -74,7 +76,7 @@ impl Core {
     /// If it is not a valid message.
     pub(crate) fn put_message(
         &mut self,
-        head: Head,
+        head: RecordHeader,
         slots: Slots<'_>,
         bytes: &[u8],
         debt: CreditDue,

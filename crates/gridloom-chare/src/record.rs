@@ -59,7 +59,7 @@ impl Kind {
 
 /// The header of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct RecordHeader {
     pub(crate) kind: Kind,
     pub(crate) array: u32,
     pub(crate) priority: i32,
@@ -150,7 +150,7 @@ pub(crate) enum Control {
 }
 
 /// Begins a record. Pass the returned position to [`close`] to end it.
-pub(crate) fn open(head: Head, out: &mut Vec<u8>) -> usize {
+pub(crate) fn open(head: RecordHeader, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.push(head.kind as u8);
     out.extend_from_slice(&head.array.to_le_bytes());
@@ -176,7 +176,7 @@ pub(crate) fn close(start: usize, out: &mut Vec<u8>) -> Result<(), String> {
 ///
 /// # Errors
 /// If the record is malformed.
-pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>, String> {
+pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(RecordHeader, &'a [u8])>, String> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -200,7 +200,7 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(Head, &'a [u8])>,
     };
     *bytes = rest;
     let (array, priority) = (u32::from_le_bytes(word(1)), i32::from_le_bytes(word(5)));
-    Ok(Some((Head { kind, array, priority, number: u32::from_le_bytes(word(9)) }, body)))
+    Ok(Some((RecordHeader { kind, array, priority, number: u32::from_le_bytes(word(9)) }, body)))
 }
 
 /// Splits a section's body into its numbers and the message.
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in() {
         let heads = [
-            Head { kind: Kind::One, array: 7, priority: -3, number: 1 << 20 },
-            Head { kind: Kind::All, array: 0, priority: i32::MAX, number: 0 },
+            RecordHeader { kind: Kind::One, array: 7, priority: -3, number: 1 << 20 },
+            RecordHeader { kind: Kind::All, array: 0, priority: i32::MAX, number: 0 },
         ];
         let mut bytes = Vec::new();
         for (length, head) in heads.iter().enumerate() {

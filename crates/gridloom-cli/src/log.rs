@@ -8,7 +8,7 @@
 
 use std::io;
 
-use gridloom_base::{Level, Levels};
+use gridloom_base::{Level, LogLevels};
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -19,8 +19,8 @@ use tracing_subscriber::layer::SubscriberExt;
 pub struct LogOptions {
     /// Levels of the log on standard error, for all categories or one: debug, info, warning, error, off
     #[arg(long, env = "GRIDLOOM_LOG", hide_env_values = true, default_value = "info", value_name = "LEVELS",
-          value_parser = Levels::read)]
-    log: Levels,
+          value_parser = LogLevels::read)]
+    log: LogLevels,
 }
 
 impl LogOptions {
@@ -31,7 +31,7 @@ impl LogOptions {
 }
 
 /// Returns a subscriber that writes events enabled by `levels` to standard error.
-fn subscriber(levels: &Levels) -> impl Subscriber + Send + Sync {
+fn subscriber(levels: &LogLevels) -> impl Subscriber + Send + Sync {
     let categories = levels.categories().map(|(category, level)| (category.to_string(), filter(level)));
     let wanted = Targets::new().with_default(filter(levels.minimum())).with_targets(categories);
     // If standard error is closed, there is no place to report that; trying to would panic.
@@ -56,7 +56,7 @@ mod tests {
     /// An event above the most verbose level costs its caller only a comparison with that level.
     #[test]
     fn what_no_category_wants_is_off_for_all() {
-        let most = |text| subscriber(&Levels::read(text).unwrap()).max_level_hint();
+        let most = |text| subscriber(&LogLevels::read(text).unwrap()).max_level_hint();
         assert_eq!(most("info,gridloom.net=warning"), Some(LevelFilter::INFO));
         assert_eq!(most("error,gridloom.net=debug"), Some(LevelFilter::DEBUG));
         assert_eq!(most("off"), Some(LevelFilter::OFF));

@@ -27,13 +27,13 @@ pub trait End {
 }
 
 /// The code of one end.
-pub type Code = Box<dyn FnOnce(&mut dyn End) + Send>;
+pub type EndBody = Box<dyn FnOnce(&mut dyn End) + Send>;
 
 /// Runs the code of both ends of a new channel concurrently until both have returned.
-pub type Run<'a> = &'a mut dyn FnMut([Code; 2]);
+pub type PairRunner<'a> = &'a mut dyn FnMut([EndBody; 2]);
 
 /// A case: its name and its code.
-pub type Case = (&'static str, fn(Run<'_>));
+pub type Case = (&'static str, fn(PairRunner<'_>));
 
 /// All cases. The credit of the channels is [`CREDIT_BYTES`].
 pub const CASES: &[Case] = &[
@@ -55,7 +55,7 @@ fn body(number: usize, size: usize) -> Vec<u8> {
     (0..size).map(|at| (at / 253 + at + number) as u8).collect()
 }
 
-fn order(run: Run<'_>) {
+fn order(run: PairRunner<'_>) {
     let sizes = [100_000, 0, 3, 2_000_000, 10, 65_527, 65_528];
     run([
         Box::new(move |end| {
@@ -74,7 +74,7 @@ fn order(run: Run<'_>) {
     ]);
 }
 
-fn there_and_back(run: Run<'_>) {
+fn there_and_back(run: PairRunner<'_>) {
     run([
         Box::new(|end| {
             for number in 0..100 {
@@ -95,8 +95,8 @@ fn there_and_back(run: Run<'_>) {
     ]);
 }
 
-fn both_ways(run: Run<'_>) {
-    let code = || -> Code {
+fn both_ways(run: PairRunner<'_>) {
+    let code = || -> EndBody {
         Box::new(|end| {
             let parts = 4;
             for part in 0..parts {
@@ -122,7 +122,7 @@ fn fill(end: &mut dyn End, part: &[u8]) -> usize {
     (0..most).find(|_| !end.offer(part)).expect("what waits is bounded")
 }
 
-fn credit(run: Run<'_>) {
+fn credit(run: PairRunner<'_>) {
     let (taken, told): (Sender<usize>, _) = channel();
     run([
         Box::new(move |end| {
@@ -144,7 +144,7 @@ fn credit(run: Run<'_>) {
     ]);
 }
 
-fn urgent_passes(run: Run<'_>) {
+fn urgent_passes(run: PairRunner<'_>) {
     run([
         Box::new(|end| {
             let bulk = fill(end, &body(1, CREDIT_BYTES / 4));
@@ -167,7 +167,7 @@ fn urgent_passes(run: Run<'_>) {
     ]);
 }
 
-fn ended(run: Run<'_>) {
+fn ended(run: PairRunner<'_>) {
     run([
         Box::new(|end| {
             end.urge(b"bye");

@@ -11,7 +11,7 @@ mod test_grid;
 use gridloom_base::limits::{PARTS, SILENCE_NS_MAX};
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, GroupId, Meta, TaskError, TaskId};
-use gridloom_core::call::CallLimits;
+use gridloom_core::call::CallTimeouts;
 use gridloom_core::node::message::{self, OutputQuery};
 use gridloom_core::node::protocol::{Command, Event};
 use gridloom_core::node::world::{ServerSpec, World};
@@ -251,7 +251,7 @@ fn time_limit(world: &mut dyn World) {
 /// The arguments of a running call are there in time. Those of another call wait for room behind it.
 fn time_limits_of_arguments(world: &mut dyn World) {
     let mut stage = TestGrid::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
-    let limits = |seconds| CallLimits { arguments_ns: Some(seconds * SECOND_NS), ..CallLimits::default() };
+    let limits = |seconds| CallTimeouts { arguments_ns: Some(seconds * SECOND_NS), ..CallTimeouts::default() };
     let [first, second] = [2_000, 60_000].map(|milliseconds| {
         let (x, meta) = stage.array();
         let task = stage.task("wait_ms", &[milliseconds, ELEMENTS as i32], &[x], 1);

@@ -10,13 +10,13 @@ use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessWorld};
 
 /// The code of a process.
-pub type Body = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
+pub type ProcessBody = Box<dyn FnOnce(&mut dyn ProcessWorld) + Send>;
 
 /// Runs the suite's processes, each a `(host, name, code)`, until all have returned.
-pub type Run<'a> = &'a mut dyn FnMut(Vec<(&'static str, &'static str, Body)>);
+pub type ProcessRunner<'a> = &'a mut dyn FnMut(Vec<(&'static str, &'static str, ProcessBody)>);
 
 /// A case: its name and its code.
-pub type Case = (&'static str, fn(Run<'_>));
+pub type Case = (&'static str, fn(ProcessRunner<'_>));
 
 pub const CASES: &[Case] = &[
     ("a message is sent and answered", there_and_back),
@@ -65,7 +65,7 @@ fn next_letter(world: &mut dyn ProcessWorld) -> (PeerId, ProcessMessage) {
     }
 }
 
-fn there_and_back(run: Run<'_>) {
+fn there_and_back(run: ProcessRunner<'_>) {
     let (here, notes) = channel();
     let there = here.clone();
     run(vec![
@@ -96,7 +96,7 @@ fn there_and_back(run: Run<'_>) {
     assert_eq!(notes.try_iter().collect::<Vec<String>>(), ["to server@a:4001", "ping from client@b"]);
 }
 
-fn order_and_close(run: Run<'_>) {
+fn order_and_close(run: ProcessRunner<'_>) {
     let (heard, notes) = channel();
     run(vec![
         (
@@ -128,7 +128,7 @@ fn order_and_close(run: Run<'_>) {
     assert_eq!(notes.try_iter().collect::<Vec<String>>(), ["100000", "0", "3", "2000000", "10", "closed"]);
 }
 
-fn both_ways(run: Run<'_>) {
+fn both_ways(run: ProcessRunner<'_>) {
     const SIZE: usize = 24 << 20;
     let exchange = |world: &mut dyn ProcessWorld, peer: PeerId| {
         for part in 0..4u8 {
@@ -164,7 +164,7 @@ fn both_ways(run: Run<'_>) {
     ]);
 }
 
-fn time_limit(run: Run<'_>) {
+fn time_limit(run: ProcessRunner<'_>) {
     run(vec![(
         "a",
         "waiter",
@@ -180,7 +180,7 @@ fn time_limit(run: Run<'_>) {
     )]);
 }
 
-fn nobody_there(run: Run<'_>) {
+fn nobody_there(run: ProcessRunner<'_>) {
     run(vec![(
         "a",
         "caller",
@@ -196,7 +196,7 @@ fn nobody_there(run: Run<'_>) {
     )]);
 }
 
-fn closed_takes_nothing(run: Run<'_>) {
+fn closed_takes_nothing(run: ProcessRunner<'_>) {
     run(vec![
         (
             "a",
@@ -223,8 +223,8 @@ fn closed_takes_nothing(run: Run<'_>) {
     ]);
 }
 
-fn several_senders(run: Run<'_>) {
-    let client = |number: u8| -> Body {
+fn several_senders(run: ProcessRunner<'_>) {
+    let client = |number: u8| -> ProcessBody {
         Box::new(move |world| {
             let server = reach(world, "a", 4007);
             world.send(server, letter("number", vec![number])).expect("the server waits for it");
@@ -257,13 +257,13 @@ fn several_senders(run: Run<'_>) {
     ]);
 }
 
-fn unread_and_gone(run: Run<'_>) {
+fn unread_and_gone(run: ProcessRunner<'_>) {
     const SIZE: usize = 300_000;
     let pause = |world: &mut dyn ProcessWorld, ns: u64| {
         let at = world.now() + ns;
         world.sleep_until(at).expect("the world has not ended");
     };
-    let client = move |closes: bool| -> Body {
+    let client = move |closes: bool| -> ProcessBody {
         Box::new(move |world| {
             let server = reach(world, "a", 4008);
             world.send(server, letter("hello", Vec::new())).expect("the server waits for it");
@@ -301,7 +301,7 @@ fn unread_and_gone(run: Run<'_>) {
     ]);
 }
 
-fn stays_closed(run: Run<'_>) {
+fn stays_closed(run: ProcessRunner<'_>) {
     run(vec![
         (
             "a",
@@ -335,7 +335,7 @@ fn stays_closed(run: Run<'_>) {
     ]);
 }
 
-fn with_itself(run: Run<'_>) {
+fn with_itself(run: ProcessRunner<'_>) {
     run(vec![(
         "a",
         "alone",
@@ -359,7 +359,7 @@ fn with_itself(run: Run<'_>) {
 fn alone(
     port: u16,
     code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,
-) -> (&'static str, &'static str, Body) {
+) -> (&'static str, &'static str, ProcessBody) {
     let body = move |world: &mut dyn ProcessWorld| {
         world.listen(port).expect("the port is free");
         let there = reach(world, "a", port);
@@ -393,7 +393,7 @@ fn drain(world: &mut dyn ProcessWorld, numbers: std::ops::Range<usize>) {
     }
 }
 
-fn offered(run: Run<'_>) {
+fn offered(run: ProcessRunner<'_>) {
     run(vec![alone(4011, |world, there| {
         let taken = fill(world, there);
         assert!((taken * PART_BYTES) as u64 >= SEND_QUEUE_BYTES_MAX, "{taken} were taken");
@@ -405,7 +405,7 @@ fn offered(run: Run<'_>) {
     })]);
 }
 
-fn urgent_passes(run: Run<'_>) {
+fn urgent_passes(run: ProcessRunner<'_>) {
     run(vec![alone(4012, |world, there| {
         let taken = fill(world, there);
         for number in 0..3 {
@@ -433,7 +433,7 @@ fn urgent_passes(run: Run<'_>) {
     })]);
 }
 
-fn offered_and_closed(run: Run<'_>) {
+fn offered_and_closed(run: ProcessRunner<'_>) {
     run(vec![alone(4013, |world, there| {
         let taken = fill(world, there);
         world.close(there);
@@ -442,7 +442,7 @@ fn offered_and_closed(run: Run<'_>) {
     })]);
 }
 
-fn closed_takes_no_offer(run: Run<'_>) {
+fn closed_takes_no_offer(run: ProcessRunner<'_>) {
     run(vec![alone(4014, |world, there| {
         world.close(there);
         let error = world.offer(there, letter("late", Vec::new())).expect_err("it was closed");

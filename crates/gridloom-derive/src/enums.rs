@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 use syn::{DataEnum, DeriveInput, Error, Fields, Path, Result};
 
 use crate::attributes::{Attributes, name_or};
-use crate::fields::{Layout, layout_of};
+use crate::fields::{CStruct, layout_of};
 
 pub(crate) fn derive_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     let (attributes, layout) = Attributes::of_type(input)?;
@@ -85,7 +85,7 @@ fn tagged(input: &DeriveInput, data: &DataEnum, name: &str, layout: &Path) -> Re
             reads.push(quote!(#tag => #own::#ident {},));
             continue;
         }
-        let Layout { sizes: own_sizes, fields, write, read, pattern, checks } = layout_of(&variant.fields, layout)?;
+        let CStruct { sizes: own_sizes, fields, write, read, pattern, checks } = layout_of(&variant.fields, layout)?;
         all_checks.push(checks);
         let offsets = format_ident!("OFFSETS");
         cases.push(quote! {{

@@ -24,7 +24,7 @@ struct Field {
 }
 
 /// The C struct of some fields, as code.
-pub(crate) struct Layout {
+pub(crate) struct CStruct {
     /// `[(size, align), …]`.
     pub(crate) sizes: TokenStream,
     /// `vec![Field, …]`, with `declare` in scope.
@@ -42,7 +42,7 @@ pub(crate) fn derive_struct(input: &DeriveInput, data: &DataStruct) -> Result<To
     let (attributes, layout) = Attributes::of_type(input)?;
     let own = &input.ident;
     let name = name_or(attributes.name.as_ref(), own);
-    let Layout { sizes, fields, write, read, pattern, checks } = layout_of(&data.fields, &layout)?;
+    let CStruct { sizes, fields, write, read, pattern, checks } = layout_of(&data.fields, &layout)?;
     Ok(quote! {
         const _: () = {
             use #layout as __layout;
@@ -87,7 +87,7 @@ pub(crate) fn derive_struct(input: &DeriveInput, data: &DataStruct) -> Result<To
     })
 }
 
-pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<Layout> {
+pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<CStruct> {
     let fields = fields.iter().enumerate().map(|(n, field)| read_field(n, field)).collect::<Result<Vec<Field>>>()?;
     // A Vec without a length attribute has a length field before it.
     let mut names: Vec<String> = Vec::new();
@@ -172,7 +172,7 @@ pub(crate) fn layout_of(fields: &Fields, _layout: &Path) -> Result<Layout> {
         made.push(quote!(fields.push(__layout::types::Field::new("unused", <u8 as __Data>::ty(declare)));));
     }
     let (members, locals): (Vec<_>, Vec<_>) = fields.iter().map(|field| (&field.member, &field.local)).unzip();
-    Ok(Layout {
+    Ok(CStruct {
         sizes: quote!([#(#sizes),*]),
         fields: quote! {{
             let mut fields = ::std::vec::Vec::new();

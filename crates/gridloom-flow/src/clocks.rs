@@ -25,7 +25,7 @@ const ENDS_MIN: usize = 16;
 /// A clock for each constraint.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clocks {
-    clocks: Vec<Clock>,
+    clocks: Vec<ConstraintClock>,
     /// Positions of the actions in their clocks.
     places: Positions,
     /// The end date of each clock's first action.
@@ -34,7 +34,7 @@ pub(super) struct Clocks {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Clock {
+struct ConstraintClock {
     value: f64,
     level: f64,
     since_s: f64,
@@ -63,7 +63,7 @@ impl Clocks {
     /// Changes a clock's speed from now on; infinite if the constraint no longer limits any action.
     pub(super) fn set_level(&mut self, constraint: u32, level: f64, now_s: f64) {
         if constraint as usize >= self.clocks.len() {
-            self.clocks.resize(constraint as usize + 1, Clock::default());
+            self.clocks.resize(constraint as usize + 1, ConstraintClock::default());
         }
         let clock = &mut self.clocks[constraint as usize];
         clock.run_to(now_s);
@@ -108,7 +108,7 @@ impl Clocks {
     }
 }
 
-impl Clock {
+impl ConstraintClock {
     /// Advances the clock to `now_s`.
     fn run_to(&mut self, now_s: f64) {
         if self.ends.len() == 0 {

@@ -40,7 +40,7 @@ use affected::AffectedConstraints;
 use filling::Scratch;
 use level_sums::{LimitedUsers, Share};
 use levels::FullLevels;
-use pool::Pool;
+use pool::ElementPool;
 pub use reach::Reach;
 use users::{Demand, User, Users};
 
@@ -70,7 +70,7 @@ pub struct VariableIndex(pub u32);
 pub struct Solver {
     constraints: Vec<Constraint>,
     variables: Vec<Variable>,
-    pool: Pool,
+    pool: ElementPool,
     free: Vec<VariableIndex>,
     reach: Reach,
     /// Constraints touched since the last solution, each once. With [`Reach::AsReference`] it includes those that they reach.

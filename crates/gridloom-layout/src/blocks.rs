@@ -7,7 +7,7 @@
 //! **Invariant:** blocks are added in the order of the memory, each at a multiple of 8; the first is the message's struct.
 
 use super::error::{Fault, LayoutError, Problem};
-use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::header::{BLOCK_ALIGN, Block, MessageParts, ORIGIN};
 use super::memory_layout::MemoryLayout;
 use super::types::Type;
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
@@ -72,7 +72,7 @@ impl<'a> Blocks<'a> {
         let schema = &self.form.schema;
         let description = if described { schema.description() } else { None };
         let mut out = Vec::new();
-        Header {
+        MessageParts {
             abi: self.form.abi,
             name: schema.name(),
             hash: schema.hash(),

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::error::{Fault, LayoutError, Problem};
-use super::header::{Block, Header, ORIGIN};
+use super::header::{Block, MessageParts, ORIGIN};
 use super::integer_slot::write_unsigned;
 use super::memory_layout::MemoryLayout;
 use super::message::place_blocks;
@@ -18,7 +18,7 @@ use super::slots::{Origin, PointerSlot, Rule, trim, visit};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX};
 
 /// A process's memory.
-pub trait Memory {
+pub trait ProcessMemory {
     /// Returns the bytes at an address, or `None` if they do not exist.
     fn bytes(&self, address: u64, length: u64) -> Option<&[u8]>;
 
@@ -34,7 +34,7 @@ pub struct MemoryAt<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Memory for MemoryAt<'_> {
+impl ProcessMemory for MemoryAt<'_> {
     fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
         let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
         self.bytes.get(start..start.checked_add(usize::try_from(length).ok()?)?)
@@ -60,7 +60,7 @@ impl MemoryLayout {
     ///
     /// # Errors
     /// If a pointer leads nowhere, a length has no value, a bool or an enum is invalid, or a limit is exceeded.
-    pub fn encode(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
+    pub fn encode(&self, memory: &dyn ProcessMemory, address: u64) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, memory, address, false)?;
         Ok(out)
@@ -71,7 +71,7 @@ impl MemoryLayout {
     ///
     /// # Errors
     /// Those of [`Form::encode`].
-    pub fn encode_described(&self, memory: &dyn Memory, address: u64) -> Result<Vec<u8>, LayoutError> {
+    pub fn encode_described(&self, memory: &dyn ProcessMemory, address: u64) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, memory, address, true)?;
         Ok(out)
@@ -84,14 +84,20 @@ impl MemoryLayout {
     pub fn encode_into(
         &self,
         out: &mut Vec<u8>,
-        memory: &dyn Memory,
+        memory: &dyn ProcessMemory,
         address: u64,
         described: bool,
     ) -> Result<(), LayoutError> {
         self.gather(out, memory, address, described).map_err(|fault| self.fail(fault))
     }
 
-    fn gather(&self, out: &mut Vec<u8>, memory: &dyn Memory, root: u64, described: bool) -> Result<(), Box<Fault>> {
+    fn gather(
+        &self,
+        out: &mut Vec<u8>,
+        memory: &dyn ProcessMemory,
+        root: u64,
+        described: bool,
+    ) -> Result<(), Box<Fault>> {
         assert!(out.is_empty(), "a message begins where its buffer does");
         let ranges = merge(self, find(self, memory, root)?);
         let mut blocks: Vec<Block> =
@@ -99,7 +105,7 @@ impl MemoryLayout {
         let length = place_blocks(&mut blocks, self).map_err(Fault::whole)?;
         let index = Index::new(self, &ranges);
         let text = if described { self.schema.description() } else { None };
-        let header = Header {
+        let header = MessageParts {
             abi: self.abi,
             name: self.schema.name(),
             hash: self.schema.hash(),
@@ -157,7 +163,7 @@ fn absent(form: &MemoryLayout, range: &Range) -> Box<Fault> {
 }
 
 /// Finds all reachable ranges, in breadth-first order; parts of one array may be several ranges.
-fn find(form: &MemoryLayout, memory: &dyn Memory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
+fn find(form: &MemoryLayout, memory: &dyn ProcessMemory, root: u64) -> Result<Vec<Range>, Box<Fault>> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut open = VecDeque::from([Range { target: 0, address: root, count: 1 }]);
@@ -200,7 +206,12 @@ fn find(form: &MemoryLayout, memory: &dyn Memory, root: u64) -> Result<Vec<Range
 }
 
 /// Returns the target of a pointer.
-fn follow(form: &MemoryLayout, memory: &dyn Memory, met: &PointerSlot, address: u64) -> Result<Option<Range>, Problem> {
+fn follow(
+    form: &MemoryLayout,
+    memory: &dyn ProcessMemory,
+    met: &PointerSlot,
+    address: u64,
+) -> Result<Option<Range>, Problem> {
     let name = || form.targets[met.target].name.clone();
     if address == 0 {
         return match (met.rule, met.needed) {

@@ -37,7 +37,7 @@ pub(super) struct Block {
 
 /// A message split into its parts, which are not validated yet.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Header<'a> {
+pub struct MessageParts<'a> {
     pub(super) abi: Abi,
     pub(super) name: &'a str,
     pub(super) hash: u64,
@@ -47,12 +47,12 @@ pub struct Header<'a> {
     pub(super) memory: &'a [u8],
 }
 
-impl<'a> Header<'a> {
+impl<'a> MessageParts<'a> {
     /// Splits a message.
     ///
     /// # Errors
     /// If it is not a message. Nothing is allocated beyond a small multiple of the bytes received.
-    pub fn parse(bytes: &'a [u8]) -> Result<Header<'a>, Problem> {
+    pub fn parse(bytes: &'a [u8]) -> Result<MessageParts<'a>, Problem> {
         let malformed = |why: &str| Problem::Header(why.to_string());
         let rest = bytes.strip_prefix(&MAGIC).ok_or(Problem::Untyped)?;
         let (abi, rest) = Abi::read(rest).map_err(Problem::Header)?;
@@ -81,7 +81,7 @@ impl<'a> Header<'a> {
         let described = flags & DESCRIBED != 0;
         let description = if described { Some(reader.text("declaration", LAYOUT_TEXT_BYTES_MAX)?) } else { None };
         let hash = u64::from_le_bytes(*hash);
-        Ok(Header { abi, name, hash, root, blocks, description, memory: reader.0 })
+        Ok(MessageParts { abi, name, hash, root, blocks, description, memory: reader.0 })
     }
 
     /// The message type's name, by which a receiver finds its own declaration.
@@ -188,14 +188,14 @@ mod tests {
         for description in [None, Some("struct S { int x; };")] {
             let abi = Abi::from_name("ppc").unwrap();
             let header =
-                Header { abi, name: "S", hash: 7, root: 3, blocks: blocks.clone(), description, memory: &[1, 2] };
+                MessageParts { abi, name: "S", hash: 7, root: 3, blocks: blocks.clone(), description, memory: &[1, 2] };
             let mut bytes = Vec::new();
             header.write(&mut bytes);
             bytes.extend_from_slice(&[1, 2]);
             assert_eq!(bytes.len() % 8, 2, "its memory is aligned");
-            assert_eq!(Header::parse(&bytes), Ok(header));
+            assert_eq!(MessageParts::parse(&bytes), Ok(header));
             for cut in 0..bytes.len() - 2 {
-                assert!(Header::parse(&bytes[..cut]).is_err(), "cut at {cut}");
+                assert!(MessageParts::parse(&bytes[..cut]).is_err(), "cut at {cut}");
             }
         }
     }
@@ -204,9 +204,9 @@ mod tests {
     fn a_table_that_is_not_there_is_not_allocated() {
         let mut bytes = b"GLM\x01\x01\x00\x01S12345678\x00".to_vec();
         write_number(1 << 20, &mut bytes);
-        assert!(Header::parse(&bytes).unwrap_err().to_string().contains("table of blocks"));
+        assert!(MessageParts::parse(&bytes).unwrap_err().to_string().contains("table of blocks"));
         bytes.pop();
         write_number(1 << 40, &mut bytes);
-        assert!(matches!(Header::parse(&bytes), Err(Problem::Limit { .. })));
+        assert!(matches!(MessageParts::parse(&bytes), Err(Problem::Limit { .. })));
     }
 }

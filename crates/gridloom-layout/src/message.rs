@@ -12,7 +12,7 @@
 //! cycles and long chains cost nothing.
 
 use super::error::{Fault, LayoutError, Problem};
-use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::header::{BLOCK_ALIGN, Block, MessageParts, ORIGIN};
 use super::integer_slot::read_unsigned;
 use super::memory_layout::MemoryLayout;
 use super::slots::{Origin, PointerSlot, Rule, visit};
@@ -40,10 +40,10 @@ pub(super) struct Target {
 
 impl<'a> Message<'a> {
     /// Checks a message against the declaration that `form` lays out for the sender's machine.
-    pub(super) fn check(header: Header<'a>, form: &'a MemoryLayout) -> Result<Message<'a>, LayoutError> {
+    pub(super) fn check(header: MessageParts<'a>, form: &'a MemoryLayout) -> Result<Message<'a>, LayoutError> {
         assert_eq!(header.abi, form.abi, "the form is for the sender's machine");
         same_type(&header, form).map_err(|problem| form.fail(Fault::whole(problem)))?;
-        let Header { mut blocks, root, memory, .. } = header;
+        let MessageParts { mut blocks, root, memory, .. } = header;
         let length = place_blocks(&mut blocks, form).map_err(|problem| form.fail(Fault::whole(problem)))?;
         if length != memory.len() as u64 {
             let problem = Problem::Length { expected: length, got: memory.len() as u64 };
@@ -174,7 +174,7 @@ pub(super) fn place_blocks(blocks: &mut [Block], form: &MemoryLayout) -> Result<
 }
 
 /// Checks that the message is of the expected type, as declared here.
-pub(super) fn same_type(header: &Header<'_>, form: &MemoryLayout) -> Result<(), Problem> {
+pub(super) fn same_type(header: &MessageParts<'_>, form: &MemoryLayout) -> Result<(), Problem> {
     let schema = &form.schema;
     if header.name != schema.name() {
         return Err(Problem::OtherType { got: header.name.to_string(), expected: schema.name().to_string() });

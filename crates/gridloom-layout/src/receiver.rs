@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::abi::Abi;
 use super::error::{Fault, LayoutError, Problem};
-use super::header::{Block, Header, ORIGIN};
+use super::header::{Block, MessageParts, ORIGIN};
 use super::memory_layout::MemoryLayout;
 use super::message::{Message, place_blocks, same_type};
 use super::plan::{Plan, relocate};
@@ -50,7 +50,7 @@ impl Receiver {
     /// # Errors
     /// If it has another type or declaration, or any part of it is invalid.
     pub fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<CheckedMessage<'a>, LayoutError> {
-        let header = Header::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
+        let header = MessageParts::parse(bytes).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         self.check_type(&header).map_err(|problem| self.own.fail(Fault::whole(problem)))?;
         if header.abi == self.own.abi {
             let message = Message::check(header, &self.own)?;
@@ -79,7 +79,7 @@ impl Receiver {
     }
 
     /// Checks the message's type. Differences described by one message are remembered for later ones.
-    fn check_type(&mut self, header: &Header<'_>) -> Result<(), Problem> {
+    fn check_type(&mut self, header: &MessageParts<'_>) -> Result<(), Problem> {
         let mut problem = match same_type(header, &self.own) {
             Ok(()) => return Ok(()),
             Err(problem) => problem,
@@ -155,7 +155,7 @@ impl CheckedMessage<'_> {
     /// Those of [`Incoming::place`].
     pub fn to_native(&self) -> Result<Vec<u8>, LayoutError> {
         let schema = self.own.schema.clone();
-        let header = Header {
+        let header = MessageParts {
             abi: self.own.abi,
             name: schema.name(),
             hash: schema.hash(),

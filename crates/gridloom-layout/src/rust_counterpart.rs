@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use super::abi::Abi;
 use super::error::{Fault, Problem};
-use super::header::{BLOCK_ALIGN, Block, Header, ORIGIN};
+use super::header::{BLOCK_ALIGN, Block, MessageParts, ORIGIN};
 use super::memory_layout::MemoryLayout;
 use super::types::{Declaration, Type};
 use gridloom_base::limits::{LAYOUT_BLOCKS_MAX, LAYOUT_BYTES_MAX, LAYOUT_TREE_COPIES_MAX, LAYOUT_TREE_DEPTH_MAX};
@@ -209,7 +209,7 @@ impl<'a> Writer<'a> {
         let schema = form.schema();
         let mut out = Vec::with_capacity(64 + schema.name().len() + 12 * blocks.len() + memory.len());
         let (name, hash) = (schema.name(), schema.hash());
-        Header { abi: Abi::NATIVE, name, hash, root: 0, blocks, description, memory: &[] }.write(&mut out);
+        MessageParts { abi: Abi::NATIVE, name, hash, root: 0, blocks, description, memory: &[] }.write(&mut out);
         out.extend_from_slice(&memory);
         out
     }

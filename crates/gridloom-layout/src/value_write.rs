@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::error::{Fault, LayoutError, Problem};
-use super::header::{Block, Header, ORIGIN};
+use super::header::{Block, MessageParts, ORIGIN};
 use super::integer_slot::{IntegerSlot, write_unsigned};
 use super::memory_layout::MemoryLayout;
 use super::message::{Message, place_blocks};
@@ -25,7 +25,7 @@ impl MemoryLayout {
     pub fn encode_values(&self, graph: &Graph) -> Result<Vec<u8>, LayoutError> {
         let bytes = self.write_values(graph).map_err(|fault| self.fail(fault))?;
         // Inconsistent references and lengths are found by the receiver's check.
-        let header = Header::parse(&bytes).map_err(|problem| self.fail(Fault::whole(problem)))?;
+        let header = MessageParts::parse(&bytes).map_err(|problem| self.fail(Fault::whole(problem)))?;
         Message::check(header, self)?;
         Ok(bytes)
     }
@@ -381,7 +381,7 @@ impl<'v> Writer<'v> {
             .map(|out| Block { target: out.target as u32, count: out.content.count(), start: 0 })
             .collect();
         let length = place_blocks(&mut blocks, form).map_err(Fault::whole)?;
-        let header = Header {
+        let header = MessageParts {
             abi: form.abi,
             name: form.schema.name(),
             hash: form.schema.hash(),

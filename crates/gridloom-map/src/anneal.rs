@@ -11,9 +11,9 @@ use super::pairs;
 use super::plan::Plan;
 use super::problem::Problem;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "anneal",
     about: "improves another heuristic's plan by simulated annealing",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983",

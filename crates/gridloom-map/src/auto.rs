@@ -37,9 +37,9 @@ use super::pairs::{self, Line, PairsEvaluator};
 use super::plan::{Assignment, Plan, Transfer};
 use super::problem::Problem;
 use super::spec::{Parameter, Spec};
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "auto",
     about: "the best of several heuristics' plans, evaluated with contention and improved by search",
     source: "Kirkpatrick, Gelatt, Vecchi, Science 220, 1983 (the search)",

@@ -33,7 +33,7 @@ pub(super) struct Rule {
 }
 
 /// A ready task with the server on which it would end first.
-struct Candidate {
+struct EarliestFinish {
     task: u32,
     /// Number of tasks that became ready before it.
     position: u32,
@@ -47,7 +47,7 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
     let readers = Readers::new(problem);
     let mut waiting = ReadyTracker::new(problem, &followers);
     let mut schedule = Schedule::new(problem).with_insertion(false);
-    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut candidates: Vec<EarliestFinish> = Vec::new();
     let mut ready = waiting.ready();
     let mut positions = 0..u32::MAX;
     let mut has_fresh_copy = vec![false; problem.task_count()];
@@ -57,12 +57,12 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
             let candidate = |(task, position)| {
                 let offers = schedule.offers(task as usize);
                 let best = schedule.best_offer(&offers);
-                Candidate { task, position, offers, best }
+                EarliestFinish { task, position, offers, best }
             };
             candidates.extend(ready.drain(..).zip(&mut positions).map(candidate));
         }
         let Some(at) = most_urgent(&candidates, rule.urgency) else { break };
-        let Candidate { task, best, .. } = candidates.swap_remove(at);
+        let EarliestFinish { task, best, .. } = candidates.swap_remove(at);
         let server = best.server;
         for datum in problem.inputs(task as usize) {
             if problem.data()[*datum as usize].readers > 1 && !schedule.is_at(*datum, server) {
@@ -71,7 +71,7 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
         }
         schedule.place(task as usize, server);
         waiting.done(task as usize, |next| ready.push(next));
-        for Candidate { task, offers, best, .. } in &mut candidates {
+        for EarliestFinish { task, offers, best, .. } in &mut candidates {
             let is_stale = std::mem::take(&mut has_fresh_copy[*task as usize]);
             if !is_stale && best.server != server {
                 continue;
@@ -88,7 +88,7 @@ pub(super) fn map(problem: &Problem, rule: Rule) -> Result<Plan, MapError> {
     Ok(schedule.finish())
 }
 
-fn most_urgent(candidates: &[Candidate], urgency: fn(&TwoBest) -> f64) -> Option<usize> {
+fn most_urgent(candidates: &[EarliestFinish], urgency: fn(&TwoBest) -> f64) -> Option<usize> {
     let mut candidates = candidates.iter().enumerate();
     let (mut at, first) = candidates.next()?;
     let (mut most, mut position) = (urgency(&first.best), first.position);

@@ -25,9 +25,9 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "branch-and-bound",
     about: "the best plan for about ten tasks; for more, the best that the search finds within its budget",
     source: "Land and Doig, Econometrica 28(3), 1960",
@@ -36,7 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
 };
 
 /// Table entry of the variant that fails when its budget is used up.
-pub(super) const EXHAUSTIVE: Entry = Entry {
+pub(super) const EXHAUSTIVE: HeuristicEntry = HeuristicEntry {
     name: "exhaustive",
     about: "the best plan, by trying all plans; for about ten tasks",
     make: |values| Ok(Box::new(BranchAndBound { nodes: values.whole("nodes")?, must_finish: true })),

@@ -28,9 +28,9 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "cpop",
     about: "tasks on the longest path first, and the critical path on one server",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",

@@ -68,7 +68,7 @@ pub struct Explanation {
 
 /// A step of a critical path.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Step {
+pub struct CriticalPathStep {
     /// A task or a transfer.
     pub what: StepKind,
     pub start_s: f64,
@@ -235,7 +235,7 @@ fn first_largest(parts: [(f64, DecidingFactor); 3]) -> DecidingFactor {
 ///
 /// # Errors
 /// [`MapError::Unfit`] if the plan does not fit the problem.
-pub fn critical_path(plan: &Plan, problem: &Problem) -> Result<Vec<Step>, MapError> {
+pub fn critical_path(plan: &Plan, problem: &Problem) -> Result<Vec<CriticalPathStep>, MapError> {
     plan.validate(problem).map_err(|why| MapError::Unfit { subject: "the plan".into(), why })?;
     let ends = Ends::of(plan);
     let tasks = (0..plan.tasks.len()).map(|task| Event::Task(task as u32));
@@ -247,7 +247,7 @@ pub fn critical_path(plan: &Plan, problem: &Problem) -> Result<Vec<Step>, MapErr
     // A task that takes no time would follow itself if only times were compared.
     while let Some(event) = next.filter(|_| path.len() < plan.tasks.len() + plan.transfers.len()) {
         let (before, waits_for_slot) = ends.before(event, problem);
-        path.push(Step {
+        path.push(CriticalPathStep {
             what: ends.what(event),
             start_s: ends.start_s(event),
             end_s: ends.end_s(event),

@@ -12,9 +12,9 @@ use super::order::{Followers, ReadyTracker};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "greedy",
     about: "ready tasks, the largest first, each where it ends earliest; data move directly between servers",
     source: "Brady et al., SmartGridRPC, CCPE 2010",

@@ -33,9 +33,9 @@ use super::polish::polish;
 use super::problem::Problem;
 use super::schedule::Schedule;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "heft",
     about: "longest remaining path first, each task where it ends earliest",
     source: "Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002",

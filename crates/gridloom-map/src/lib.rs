@@ -70,7 +70,9 @@ pub mod parts {
 
 pub use bounds::lower_bound;
 pub use error::MapError;
-pub use explain::{Alternative, DecidingFactor, Explanation, Outcome, Step, StepKind, critical_path, explain};
+pub use explain::{
+    Alternative, CriticalPathStep, DecidingFactor, Explanation, Outcome, StepKind, critical_path, explain,
+};
 pub use imposed::{DEFAULT_FALLBACK, GIVEN, ImposedPlan, ImposedTask, MapperInput, MappingMethod};
 pub use outline::{Outline, OutlineDatum, OutlineTask};
 pub use plan::{Assignment, Plan, Transfer, UnmeasuredEstimate};
@@ -105,7 +107,7 @@ impl<F: Fn(&Problem) -> Result<Plan, MapError>> Heuristic for F {
 
 /// A line in the table of heuristics.
 #[derive(Debug)]
-pub struct Entry {
+pub struct HeuristicEntry {
     /// The name used in specs.
     pub name: &'static str,
     /// One-line description.
@@ -118,7 +120,7 @@ pub struct Entry {
 }
 
 /// All heuristics, the best first.
-pub const HEURISTICS: &[Entry] = &[
+pub const HEURISTICS: &[HeuristicEntry] = &[
     auto::ENTRY,
     heft::ENTRY,
     cpop::ENTRY,

@@ -15,9 +15,9 @@ use super::pairs::{Evaluate, Line};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "local",
     about: "improves another heuristic's plan by small changes, as long as they help",
     source: "Aarts, Lenstra, Local search in combinatorial optimization, 1997",

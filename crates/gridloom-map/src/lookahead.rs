@@ -15,9 +15,9 @@ use super::order::{Readers, by_rank};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "lookahead",
     about: "heft that places each task so that the last task that reads its results ends earliest",
     source: "Bittencourt, Sakellariou, Madeira, PDP 2010",

@@ -9,9 +9,9 @@ use super::batch::{Rule, levels, map};
 use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "max-min",
     about: "the ready task with the latest earliest end first",
     source: "Ibarra, Kim, JACM 24(2), 1977",

@@ -12,9 +12,9 @@ use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "mct",
     about: "plain GridRPC: each call by itself to the server that completes it first, all data through the client",
     source: "Brady et al., SmartGridRPC, CCPE 2010, section on the GridRPC model",

@@ -21,9 +21,9 @@ use super::order::{Followers, Readers, ReadyTracker, breadth_first};
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "peft",
     about: "each task where the sum of its end and of the best remaining path is smallest",
     source: "Arabnejad, Barbosa, IEEE TPDS 25(3), 2014",

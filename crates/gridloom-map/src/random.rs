@@ -6,10 +6,10 @@ use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
 use super::spec::Parameter;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 use gridloom_base::SplitMix64;
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "random",
     about: "each task on a server drawn at random",
     source: "yardstick",

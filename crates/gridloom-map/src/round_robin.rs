@@ -4,9 +4,9 @@ use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
 use super::schedule::Schedule;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "round-robin",
     about: "servers in turn",
     source: "yardstick",

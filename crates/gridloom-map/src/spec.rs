@@ -11,7 +11,7 @@
 use std::fmt;
 
 use super::error::MapError;
-use super::{ALIASES, Entry, HEURISTICS, Heuristic};
+use super::{ALIASES, HEURISTICS, Heuristic, HeuristicEntry};
 use gridloom_base::limits::SPEC_DEPTH_MAX;
 
 /// A parameter of a heuristic.
@@ -27,7 +27,7 @@ pub struct Parameter {
 /// A heuristic with parameters.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    entry: &'static Entry,
+    entry: &'static HeuristicEntry,
     /// The given value of each declared parameter.
     given: Vec<Option<String>>,
 }
@@ -70,7 +70,7 @@ impl Spec {
     }
 
     /// Its line in the table.
-    pub fn entry(&self) -> &'static Entry {
+    pub fn entry(&self) -> &'static HeuristicEntry {
         self.entry
     }
 
@@ -188,7 +188,7 @@ fn split_outside_brackets(text: &str) -> Result<Vec<&str>, &'static str> {
     if depth == 0 { Ok(parts) } else { Err("a ']' is missing") }
 }
 
-fn unknown_parameter(entry: &Entry, parameter: &str) -> MapError {
+fn unknown_parameter(entry: &HeuristicEntry, parameter: &str) -> MapError {
     let known: Vec<&str> = entry.parameters.iter().map(|known| known.name).collect();
     let known = if known.is_empty() { "it has none".to_owned() } else { format!("known: {}", known.join(", ")) };
     MapError::UnknownParameter { heuristic: entry.name.into(), parameter: parameter.into(), known }

@@ -8,9 +8,9 @@ use super::batch::{Rule, levels, map};
 use super::error::MapError;
 use super::plan::Plan;
 use super::problem::Problem;
-use super::{Entry, Heuristic};
+use super::{Heuristic, HeuristicEntry};
 
-pub(super) const ENTRY: Entry = Entry {
+pub(super) const ENTRY: HeuristicEntry = HeuristicEntry {
     name: "sufferage",
     about: "the ready task that loses most if it misses its best server first",
     source: "Maheswaran et al., JPDC 59(2), 1999",

@@ -55,19 +55,19 @@ struct Relation {
 
 /// All relations that one machine knows. `P` names places.
 #[derive(Clone, Debug)]
-pub(super) struct Bottlenecks<P> {
+pub(super) struct LinkRelations<P> {
     /// The smaller pair is first.
     relations: BTreeMap<(Pair<P>, Pair<P>), Relation>,
     count: u64,
 }
 
-impl<P> Default for Bottlenecks<P> {
+impl<P> Default for LinkRelations<P> {
     fn default() -> Self {
-        Bottlenecks { relations: BTreeMap::new(), count: 0 }
+        LinkRelations { relations: BTreeMap::new(), count: 0 }
     }
 }
 
-impl<P: Ord + Clone> Bottlenecks<P> {
+impl<P: Ord + Clone> LinkRelations<P> {
     /// Learns from a transfer that arrived at `rate`. Returns the bytes that others moved meanwhile over resources that they share
     /// with it. A link that is not known to be apart shares something with it if that was observed, or if a common path of a given
     /// bandwidth (bytes per second) is `presumed`.
@@ -213,7 +213,7 @@ mod tests {
     use gridloom_base::time::SECOND_NS;
 
     /// Each (from, to, rate) moves for ten seconds over links of 100 bytes per second; all are learned from.
-    fn moves(bottlenecks: &mut Bottlenecks<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {
+    fn moves(bottlenecks: &mut LinkRelations<u32>, from_s: u64, rates: &[(u32, u32, u64)]) -> Vec<f64> {
         let mut traffic = Traffic::default();
         let all: Vec<CompletedTransfer<u32>> = rates
             .iter()
@@ -232,13 +232,13 @@ mod tests {
         learned.collect()
     }
 
-    fn all(bottlenecks: &Bottlenecks<u32>) -> Vec<(Vec<Pair<u32>>, f64)> {
+    fn all(bottlenecks: &LinkRelations<u32>) -> Vec<(Vec<Pair<u32>>, f64)> {
         bottlenecks.all(|_| Some(100.0)).into_iter().map(|one| (one.pairs, one.bandwidth)).collect()
     }
 
     #[test]
     fn two_links_that_are_slow_together_share_something() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         // Each of the two is learned from, so two rounds give four observations.
         assert_eq!(moves(&mut bottlenecks, 0, &[(1, 3, 50), (2, 4, 50)]), [500.0; 2]);
         assert_eq!(all(&bottlenecks), []);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_wider_than_was_thought_may_carry_both() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         moves(&mut bottlenecks, 0, &[(1, 3, 75), (2, 4, 75)]);
         let links = [(1, 3), (2, 4)];
         assert!(bottlenecks.are_apart(&links, 100.0));
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn who_is_fast_together_shares_nothing_whatever_came_before() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for at in [0, 20, 40] {
             moves(&mut bottlenecks, at, &[(1, 3, 50), (2, 4, 50)]);
         }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn slow_without_others_that_moved_what_is_missing_says_nothing() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for at in [0, 20, 40, 60] {
             assert_eq!(moves(&mut bottlenecks, at, &[(1, 3, 20), (2, 4, 20)]), [0.0; 2]);
         }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_shared_card_is_no_bottleneck_of_its_own() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for at in [0, 20, 40] {
             moves(&mut bottlenecks, at, &[(1, 3, 50), (1, 4, 50)]);
             moves(&mut bottlenecks, at + 10, &[(1, 3, 50), (2, 3, 50)]);
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_backbone_holds_all_ways_between_two_sites_in_one() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for at in [0, 20, 40] {
             moves(&mut bottlenecks, at, &[(1, 3, 60), (2, 4, 60)]);
             moves(&mut bottlenecks, at + 10, &[(1, 4, 60), (2, 3, 60), (5, 6, 95)]);
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_way_that_both_directions_share_is_one() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for at in [0, 20] {
             moves(&mut bottlenecks, at, &[(1, 2, 45), (2, 1, 55)]);
         }
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut bottlenecks = Bottlenecks::default();
+        let mut bottlenecks = LinkRelations::default();
         for n in 0..RELATIONS_MAX as u32 + 100 {
             moves(&mut bottlenecks, u64::from(n) * 20, &[(1, 2, 50), (10 + n, 9, 50)]);
         }

@@ -40,7 +40,7 @@ const MEDIAN_ERROR: f64 = 1.2533 * 1.4826;
 
 /// The goal of a calibration.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Goal {
+pub struct CalibrationGoal {
     /// Maximum relative error of a prediction within the range.
     pub error: f64,
     /// Longest call, seconds: the range ends where calls are predicted to take longer.
@@ -50,7 +50,7 @@ pub struct Goal {
 /// A calibration in progress. It is pure: the caller makes the calls and reports the measurements.
 #[derive(Clone, Debug)]
 pub struct Calibration {
-    goal: Goal,
+    goal: CalibrationGoal,
     /// Ascending by position.
     samples: Vec<Sample>,
     /// Position of the last call, if more calls are to follow there.
@@ -72,7 +72,7 @@ struct Sample {
 
 /// A piece of the curve in which predictions were wrong.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Piece {
+pub struct MispredictedPiece {
     /// Its ends, as sizes.
     pub from: f64,
     /// See `from`.
@@ -88,7 +88,7 @@ pub struct CalibrationResult {
     /// infinite if too little was measured.
     pub error: f64,
     /// Pieces between neighbouring sizes with a larger error than asked for: the time jumps there.
-    pub jumps: Vec<Piece>,
+    pub jumps: Vec<MispredictedPiece>,
     /// Largest relative spread of calls of one size.
     pub spread: f64,
     /// Number of measured calls.
@@ -100,7 +100,7 @@ pub struct CalibrationResult {
 
 impl Calibration {
     /// Starts without measurements.
-    pub fn new(goal: Goal) -> Calibration {
+    pub fn new(goal: CalibrationGoal) -> Calibration {
         Calibration { goal, samples: Vec::new(), current: None, end: 1.0, is_first_pass_done: false }
     }
 
@@ -247,7 +247,7 @@ impl Calibration {
     }
 
     /// Pairs of neighbours, and the piece between them.
-    fn pieces(&self) -> impl Iterator<Item = (&[Sample], Piece)> {
+    fn pieces(&self) -> impl Iterator<Item = (&[Sample], MispredictedPiece)> {
         self.samples.windows(2).enumerate().map(|(at, pair)| {
             let [a, b] = pair else { unreachable!("windows of two") };
             let (from, to) = (a.size, b.size);
@@ -262,7 +262,7 @@ impl Calibration {
                 (Some(one), Some(other)) => (one * other).sqrt(),
                 _ => f64::INFINITY,
             };
-            (pair, Piece { from, to, error: ERROR_PART * difference })
+            (pair, MispredictedPiece { from, to, error: ERROR_PART * difference })
         })
     }
 
@@ -320,7 +320,7 @@ impl Sample {
     }
 
     /// Long calls are repeated until their total time reaches that of the longest, at least once.
-    fn is_enough(&self, goal: Goal) -> bool {
+    fn is_enough(&self, goal: CalibrationGoal) -> bool {
         let (count, sum_s) = (self.seconds.len(), self.seconds.iter().sum::<f64>());
         if count >= CALLS_MIN && self.takes_turns() && sum_s < SHORT_S_MIN {
             return count >= SHORT_CALLS_KEPT || sum_s >= goal.call_s_max;
@@ -343,10 +343,10 @@ mod tests {
     use super::*;
     use gridloom_base::SplitMix64;
 
-    const GOAL: Goal = Goal { error: 0.05, call_s_max: 1e6 };
+    const GOAL: CalibrationGoal = CalibrationGoal { error: 0.05, call_s_max: 1e6 };
 
     /// Calibrates a function over sizes from 10³ to 10⁹.
-    fn calibrated(goal: Goal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, CalibrationResult) {
+    fn calibrated(goal: CalibrationGoal, mut seconds: impl FnMut(f64) -> f64) -> (Calibration, CalibrationResult) {
         let mut calibration = Calibration::new(goal);
         while let Some(at) = calibration.next(&size_of) {
             calibration.record_call(size_of(at), seconds(size_of(at)));
@@ -395,7 +395,7 @@ mod tests {
         // The reached error is an estimate: a bend within a piece may be worse.
         assert!(worst <= 2.5 * GOAL.error && points <= 16, "{worst} off with {points} points");
         // A smaller goal takes more points and is reached, too.
-        let goal = Goal { error: 0.02, ..GOAL };
+        let goal = CalibrationGoal { error: 0.02, ..GOAL };
         let (finer, reached) = calibrated(goal, bends);
         assert!(finer.curve().points.len() > points && reached.error <= goal.error, "{reached:?}");
     }
@@ -460,7 +460,7 @@ mod tests {
         // Steeper than proportional to its stated size.
         let steep = |size: f64| 1e-8 * size.powf(1.5);
         let mut longest = 0.0f64;
-        let goal = Goal { call_s_max: 10.0, ..GOAL };
+        let goal = CalibrationGoal { call_s_max: 10.0, ..GOAL };
         let (_, reached) = calibrated(goal, |size| {
             longest = longest.max(steep(size));
             steep(size)

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::NodeId;
 
 pub use bottlenecks::Bottleneck;
-pub use calibration::{Calibration, CalibrationResult, Goal, Piece};
+pub use calibration::{Calibration, CalibrationGoal, CalibrationResult, MispredictedPiece};
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;

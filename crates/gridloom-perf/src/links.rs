@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::bottlenecks::{Bottleneck, Bottlenecks};
+use super::bottlenecks::{Bottleneck, LinkRelations};
 use super::link::{DOUBT_FACTOR, LinkModel};
 use super::sites;
 use super::traffic::{CompletedTransfer, Traffic};
@@ -23,7 +23,7 @@ const ALONE_PART_MAX: f64 = 0.1;
 pub struct Links<P> {
     models: BTreeMap<(P, P), LinkModel>,
     traffic: Traffic<P>,
-    bottlenecks: Bottlenecks<P>,
+    bottlenecks: LinkRelations<P>,
     /// Transfers not learned from yet, and the times at which they were reported.
     waiting: VecDeque<(CompletedTransfer<P>, Time)>,
     /// Times at which probes were last requested.
@@ -35,7 +35,7 @@ impl<P> Default for Links<P> {
         Links {
             models: BTreeMap::new(),
             traffic: Traffic::default(),
-            bottlenecks: Bottlenecks::default(),
+            bottlenecks: LinkRelations::default(),
             waiting: VecDeque::new(),
             requested: BTreeMap::new(),
         }

@@ -45,7 +45,7 @@ pub enum Shape {
         /// Name of the routing: full, Floyd, Dijkstra.
         routing: &'static str,
         /// The routes of the file, without those from a member to itself.
-        routes: Vec<OutlineLink>,
+        routes: Vec<OutlineRoute>,
     },
     /// Through a hub.
     Star(Vec<Arm>),
@@ -82,7 +82,7 @@ pub enum Shape {
 
 /// Links between two members.
 #[derive(Clone, PartialEq, Debug)]
-pub struct OutlineLink {
+pub struct OutlineRoute {
     /// Number of the member where it begins.
     pub from: usize,
     /// Number of the member where it ends.
@@ -258,14 +258,14 @@ impl Platform {
         arms
     }
 
-    fn routes(&self, edges: &BTreeMap<(usize, usize), &Edge>) -> Vec<OutlineLink> {
+    fn routes(&self, edges: &BTreeMap<(usize, usize), &Edge>) -> Vec<OutlineRoute> {
         let cables = |edge: &Edge| -> Vec<&str> { edge.links.iter().map(|link| self.cable_name(*link)).collect() };
         let mut ways = Vec::new();
         for (&(from, to), edge) in edges.iter().filter(|((from, to), _)| from != to) {
             let back = edges.get(&(to, from)).map(|back| cables(back).into_iter().rev().collect::<Vec<_>>());
             let both_ways = back.is_some_and(|back| back == cables(edge));
             if !both_ways || from < to {
-                ways.push(OutlineLink { from, to, links: edge.links.clone(), is_bidirectional: both_ways });
+                ways.push(OutlineRoute { from, to, links: edge.links.clone(), is_bidirectional: both_ways });
             }
         }
         ways

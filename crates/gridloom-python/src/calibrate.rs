@@ -46,7 +46,7 @@ pub(crate) fn calibrate<'py>(
     let Ok(budget) = Duration::try_from_secs_f64(budget) else {
         return Err(error(py, "UsageError", &format!("a budget of {budget} s; give seconds above 0")));
     };
-    let named = Named { grid: grid.clone(), function: function.clone(), describes_only };
+    let named = ArgumentConverter { grid: grid.clone(), function: function.clone(), describes_only };
     let set = named.of(&values)?.into_iter().map(|(name, arg)| match arg {
         Arg::Value(value) => Ok((name, value)),
         Arg::Handle(_) => Err(error(py, "UsageError", &format!("argument '{name}' is a handle; pass its .get()"))),
@@ -79,15 +79,15 @@ impl Drop for Stop {
 }
 
 /// Converts arguments by name to values of the function's parameters.
-struct Named {
+struct ArgumentConverter {
     grid: Grid,
     function: Function,
     describes_only: bool,
 }
 
-impl Named {
+impl ArgumentConverter {
     fn of(&self, arguments: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Arg)>> {
-        let Named { grid, function, describes_only } = self;
+        let ArgumentConverter { grid, function, describes_only } = self;
         let signature = function.signature();
         let target = Target { grid, signature, describes_only: *describes_only, snapshots: None };
         Ok(target.arguments(&PyTuple::empty(arguments.py()), Some(arguments))?.1)
@@ -96,7 +96,7 @@ impl Named {
 
 /// The user's functions. An exception in one of them ends the calibration.
 struct Callbacks {
-    named: Named,
+    named: ArgumentConverter,
     make: Option<Py<PyAny>>,
     progress: Option<Py<PyAny>>,
     raised: Raised,

@@ -88,7 +88,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::message::RawMessageType;
     #[pymodule_export]
-    use crate::pending_names::{RawBegun, begin_get_shared, begin_wait_shared};
+    use crate::pending_names::{RawPendingNames, begin_get_shared, begin_wait_shared};
     #[pymodule_export]
     use crate::plan::{RawPlan, RawQuestion};
     #[pymodule_export]

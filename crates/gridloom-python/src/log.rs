@@ -15,12 +15,12 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Starts forwarding events to `logging`; calling it again is harmless.
 pub(crate) fn start() {
     // It is already set, by an earlier import.
-    let _ = tracing::subscriber::set_global_default(Logging);
+    let _ = tracing::subscriber::set_global_default(LoggingSubscriber);
 }
 
-struct Logging;
+struct LoggingSubscriber;
 
-impl Subscriber for Logging {
+impl Subscriber for LoggingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
     }

@@ -14,7 +14,7 @@ use crate::wait::{detached, interruptible, wait_for};
 
 /// A put, get or wait in progress; its slot is empty once its outcome was returned.
 #[pyclass(frozen, module = "gridloom._gridloom")]
-pub(crate) struct RawBegun {
+pub(crate) struct RawPendingNames {
     is_simulated: bool,
     grid: Slot<Grid>,
     begun: Slot<Arc<Begun>>,
@@ -69,10 +69,10 @@ impl Begun {
     }
 }
 
-impl RawBegun {
-    pub(crate) fn new(session: &Session, grid: Grid, begun: Begun) -> RawBegun {
+impl RawPendingNames {
+    pub(crate) fn new(session: &Session, grid: Grid, begun: Begun) -> RawPendingNames {
         let (grid, begun) = (session.slot(grid), session.slot(Arc::new(begun)));
-        RawBegun { is_simulated: session.is_simulated, grid, begun, given: OnceLock::new() }
+        RawPendingNames { is_simulated: session.is_simulated, grid, begun, given: OnceLock::new() }
     }
 
     fn wait(&self, py: Python<'_>, limit: Option<Duration>) -> PyResult<Result<Option<Value>, Error>> {
@@ -99,7 +99,7 @@ impl RawBegun {
 }
 
 #[pymethods]
-impl RawBegun {
+impl RawPendingNames {
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         if self.given.get().is_some() {
             return Ok(true);
@@ -155,7 +155,7 @@ pub(crate) fn begin_get_shared(
     grid: &RawGrid,
     name: String,
     timeout_seconds: Option<f64>,
-) -> PyResult<RawBegun> {
+) -> PyResult<RawPendingNames> {
     begin(py, grid, move |grid| Begun::Get(grid.shared().begin_get(&name, limit_of(timeout_seconds))))
 }
 
@@ -166,15 +166,19 @@ pub(crate) fn begin_wait_shared(
     grid: &RawGrid,
     name: String,
     timeout_seconds: Option<f64>,
-) -> PyResult<RawBegun> {
+) -> PyResult<RawPendingNames> {
     begin(py, grid, move |grid| Begun::Wait(grid.shared().begin_wait(&name, limit_of(timeout_seconds))))
 }
 
-fn begin(py: Python<'_>, grid: &RawGrid, begin: impl FnOnce(&Grid) -> Begun + Send + 'static) -> PyResult<RawBegun> {
+fn begin(
+    py: Python<'_>,
+    grid: &RawGrid,
+    begin: impl FnOnce(&Grid) -> Begun + Send + 'static,
+) -> PyResult<RawPendingNames> {
     let (session, grid) = grid.live(py)?;
     let (grid, begun) = detached(py, move || {
         let begun = begin(&grid);
         (grid, begun)
     });
-    Ok(RawBegun::new(&session, grid, begun))
+    Ok(RawPendingNames::new(&session, grid, begun))
 }

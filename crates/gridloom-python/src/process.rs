@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gridloom::process::{
-    Level, Mains, Measure, PeerId, Process, ProcessError, ProcessEvent, ProcessSpec, TimerNumber, run_checked, setting,
+    Level, Measure, PeerId, Process, ProcessError, ProcessEvent, ProcessFunctions, ProcessSpec, TimerNumber,
+    run_checked, setting,
 };
 use gridloom::{Error, process};
 use pyo3::exceptions::PySystemExit;
@@ -294,7 +295,7 @@ pub(crate) fn run_processes(
     mains: &Bound<'_, PyDict>,
     fits: Py<PyAny>,
 ) -> PyResult<(f64, Option<String>)> {
-    let mut all = Mains::new();
+    let mut all = ProcessFunctions::new();
     let exit = Arc::new(Mutex::new(None));
     for (name, function) in mains {
         let (function, exit) = (function.unbind(), exit.clone());

@@ -84,14 +84,14 @@ pub(crate) fn closed(py: Python<'_>) -> PyErr {
 
 /// A session, with Python's objects of it.
 pub(crate) struct Session {
-    slots: Mutex<Slots>,
+    slots: Mutex<HeldObjects>,
     /// True if the bytes of arguments do not matter.
     pub(crate) describes_only: bool,
     pub(crate) is_simulated: bool,
 }
 
 #[derive(Default)]
-struct Slots {
+struct HeldObjects {
     all: Vec<Weak<dyn Clear>>,
     /// Dead slots are removed when the list reaches this length.
     sweep_at: usize,

@@ -12,7 +12,7 @@ use crate::convert::{Target, to_python};
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
 use crate::group::RawHandle;
-use crate::pending_names::{Begun, RawBegun};
+use crate::pending_names::{Begun, RawPendingNames};
 use crate::plain::to_plain;
 use crate::session::{Session, limit_of};
 use crate::wait::interruptible;
@@ -25,7 +25,7 @@ pub(crate) fn begin_put_shared(
     name: String,
     object: &Bound<'_, PyAny>,
     options: (bool, u16, bool, String),
-) -> PyResult<RawBegun> {
+) -> PyResult<RawPendingNames> {
     let options = put_options(py, options)?;
     let (session, grid) = grid.live(py)?;
     // Errors show this name.
@@ -55,7 +55,7 @@ pub(crate) fn begin_put_file_shared(
     name: String,
     path: std::path::PathBuf,
     options: (bool, u16, bool, String),
-) -> PyResult<RawBegun> {
+) -> PyResult<RawPendingNames> {
     let options = put_options(py, options)?;
     let (session, grid) = grid.live(py)?;
     begin_put(py, &session, grid, move |grid| {
@@ -79,12 +79,12 @@ fn begin_put(
     session: &Session,
     grid: Grid,
     begin: impl FnOnce(&Grid) -> Result<BegunPut, gridloom::Error> + Send + 'static,
-) -> PyResult<RawBegun> {
+) -> PyResult<RawPendingNames> {
     let (grid, begun) = interruptible(py, move || {
         let begun = begin(&grid);
         (grid, begun)
     })?;
-    Ok(RawBegun::new(session, grid, Begun::Put(begun.or_raise(py)?)))
+    Ok(RawPendingNames::new(session, grid, Begun::Put(begun.or_raise(py)?)))
 }
 
 #[pyfunction]
@@ -149,7 +149,7 @@ pub(crate) fn list_shared<'py>(
 ) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>)>> {
     let (_, grid) = grid.live(py)?;
     let listed = interruptible(py, move || grid.shared().list(&prefix))?.or_raise(py)?;
-    let plain = |one: gridloom::SharedName| {
+    let plain = |one: gridloom::SharedDataEntry| {
         let size_bytes = one.meta.size_bytes();
         Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.replicas, one.servers))
     };

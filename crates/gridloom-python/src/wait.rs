@@ -23,11 +23,11 @@ use crate::{import, lock};
 const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 
 /// The work of a helper; returns a closure that delivers the outcome.
-type Task = Box<dyn FnOnce() -> Told + Send>;
+type HelperJob = Box<dyn FnOnce() -> Told + Send>;
 type Told = Box<dyn FnOnce()>;
 
 /// Idle helpers.
-static IDLE: Mutex<Vec<Sender<Task>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Sender<HelperJob>>> = Mutex::new(Vec::new());
 
 /// Runs `body` without holding the GIL.
 pub(crate) fn detached<T: Send + 'static>(py: Python<'_>, body: impl FnOnce() -> T + Send + 'static) -> T {
@@ -149,14 +149,14 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(is_main)
 }
 
-fn hand_over(mut task: Task) {
+fn hand_over(mut task: HelperJob) {
     while let Some(helper) = { lock(&IDLE).pop() } {
         match helper.send(task) {
             Ok(()) => return,
             Err(gone) => task = gone.0,
         }
     }
-    let (send, receive) = channel::<Task>();
+    let (send, receive) = channel::<HelperJob>();
     let again = send.clone();
     send.send(task).expect("the receiver is below");
     let body = move || {

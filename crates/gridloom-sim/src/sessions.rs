@@ -31,7 +31,7 @@ pub(crate) enum Step {
 
 /// The sessions of all servers.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
+pub(crate) struct FunctionSessions {
     /// Sessions by client.
     all: BTreeMap<NodeId, Session>,
     /// The clients of sessions, by server.
@@ -66,7 +66,7 @@ struct Call {
     held: Vec<DatumId>,
 }
 
-impl Sessions {
+impl FunctionSessions {
     pub(crate) fn of_server(&self, server: NodeId) -> Option<NodeId> {
         self.clients.get(&server).copied()
     }
@@ -291,7 +291,7 @@ fn digest(used: &UsedName) -> [u8; 32] {
 mod tests {
     use gridloom_base::{Method, Time};
     use gridloom_core::graph::CallOptions;
-    use gridloom_core::node::message::{TaskReport, Timing};
+    use gridloom_core::node::message::{TaskReport, TaskTimes};
 
     use super::*;
 
@@ -299,8 +299,8 @@ mod tests {
     const CLIENT: NodeId = NodeId(9);
 
     /// A call that gets a large datum, of which a copy is being sent to the server.
-    fn copying() -> (Sessions, TaskId, TaskId) {
-        let mut sessions = Sessions::default();
+    fn copying() -> (FunctionSessions, TaskId, TaskId) {
+        let mut sessions = FunctionSessions::default();
         sessions.open(SERVER, CLIENT);
         sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
         let id = TaskId { client: NodeId(7), serial: 1 };
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn failed(copy: TaskId) -> Event {
-        let timing = Timing { run_ns: 0, age_ns: 0 };
+        let timing = TaskTimes { run_ns: 0, age_ns: 0 };
         let report = TaskReport { task: copy, outcome: Err(TaskError::Cancelled), timing };
         Event::TaskEnded { at: Time(0), server: None, report }
     }

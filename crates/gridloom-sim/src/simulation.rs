@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gridloom_base::limits::PARTS;
-use gridloom_base::{DatumId, Meta, NodeId, Parts, Time};
+use gridloom_base::{DatumId, Meta, NodeId, PartSizes, Time};
 use gridloom_core::node::{Command, Effect, Event, Input, Role};
 use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
 use gridloom_platform::{HostId, Platform, Sharing};
@@ -32,8 +32,8 @@ use crate::mappings::Mappings;
 use crate::network::{Corruption, Links, Routes, Sockets};
 use crate::nodes::{NodeState, Nodes, SimNode};
 use crate::observe::Observer;
-use crate::process::{BlockCharges, Idle, Processes};
-use crate::sessions::Sessions;
+use crate::process::{BlockCharges, IdlePeriod, Processes};
+use crate::sessions::FunctionSessions;
 use crate::storage::Storages;
 use crate::store::StoredValue;
 use crate::tasks::{Bodies, Tasks};
@@ -60,7 +60,7 @@ pub struct SimConfig {
     /// Shared storage: for each host, the host on which its servers share files.
     pub storages: BTreeMap<HostId, HostId>,
     /// Parts in which large data are sent. A server can forward the parts that it has received.
-    pub parts: Parts,
+    pub parts: PartSizes,
     /// One in this many mappings takes seconds of virtual time; none if 0.
     pub slow_mappings_of: u64,
     /// Fraction of the host's speed that a function uses, by function name; others use all of it.
@@ -102,7 +102,7 @@ pub struct Simulation {
     pub(crate) changes: Corruption,
     pub(crate) nodes: Nodes,
     pub(crate) tasks: Tasks,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: FunctionSessions,
     pub(crate) processes: Processes,
     pub(crate) mappings: Mappings,
     pub(crate) durable: Durable,
@@ -138,7 +138,7 @@ impl Simulation {
             changes: Corruption::new(config.seed),
             nodes: Nodes::default(),
             tasks: Tasks::new(config.efficiencies),
-            sessions: Sessions::default(),
+            sessions: FunctionSessions::default(),
             processes: Processes::new(config.reference_flops),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
             durable: Durable::new(config.disks),
@@ -327,7 +327,7 @@ impl Simulation {
     }
 
     /// Returns the period in which nothing but time limits of processes has happened.
-    pub fn idle(&self) -> Idle {
+    pub fn idle(&self) -> IdlePeriod {
         self.processes.idle()
     }
 

@@ -37,7 +37,7 @@ pub enum StackKind {
 }
 
 /// Code that runs on a stack. The stack ends when it returns.
-pub type Start = Box<dyn FnOnce(Suspender) + Send>;
+pub type StackBody = Box<dyn FnOnce(Suspender) + Send>;
 
 /// The order of turns. Called only by the scheduler, or by the thread of a stack that is about to suspend itself.
 pub trait Turns: Send + Sync {
@@ -65,7 +65,7 @@ impl Stacks {
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub fn add(&mut self, id: StackId, kind: StackKind, start: Start) -> io::Result<()> {
+    pub fn add(&mut self, id: StackId, kind: StackKind, start: StackBody) -> io::Result<()> {
         self.stacks.insert(id, Stack::new(kind, &self.relay, start)?);
         Ok(())
     }

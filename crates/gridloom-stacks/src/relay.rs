@@ -20,11 +20,11 @@ use crate::{StackId, Turns};
 pub(crate) struct Relay {
     turns: Arc<dyn Turns>,
     scheduler: Baton,
-    state: Mutex<State>,
+    state: Mutex<RelayState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RelayState {
     /// Batons of the stacks whose threads wait for their turn or have it.
     batons: BTreeMap<StackId, Arc<Baton>>,
     /// Results for the scheduler, which it reads when it gets the turn.
@@ -103,7 +103,7 @@ impl Relay {
         Some(baton)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::relay::{Baton, Relay};
-use crate::{StackId, StackKind, Start};
+use crate::{StackBody, StackId, StackKind};
 
 /// Size of a coroutine's stack in bytes: enough for C code with arrays in its frames. Pages are allocated when they
 /// are touched.
@@ -23,15 +23,15 @@ thread_local! {
 
 pub(crate) enum Stack {
     Coroutine(Option<Coroutine<(), (), ()>>),
-    Thread { relay: Arc<Relay>, turn: Option<(Arc<Baton>, JoinHandle<()>)>, start: Option<Start> },
+    Thread { relay: Arc<Relay>, turn: Option<(Arc<Baton>, JoinHandle<()>)>, start: Option<StackBody> },
 }
 
 /// Suspends a stack. Passed to the stack's code, which alone may use it.
 #[derive(Clone)]
-pub struct Suspender(Kind);
+pub struct Suspender(SuspenderKind);
 
 #[derive(Clone)]
-enum Kind {
+enum SuspenderKind {
     Coroutine,
     Thread(Arc<Relay>, Arc<Baton>),
 }
@@ -43,7 +43,7 @@ impl Suspender {
     /// If this belongs to a coroutine and no coroutine runs on this thread.
     pub fn suspend(&self) {
         match &self.0 {
-            Kind::Coroutine => {
+            SuspenderKind::Coroutine => {
                 let running = RUNNING.take();
                 let pointer = running.expect("a coroutine suspends itself where it runs");
                 // SAFETY: `RUNNING` is set only while the body that got this yielder runs on this thread, and the
@@ -53,20 +53,20 @@ impl Suspender {
                 yielder.suspend(());
                 RUNNING.set(running);
             }
-            Kind::Thread(relay, baton) => relay.suspend(baton),
+            SuspenderKind::Thread(relay, baton) => relay.suspend(baton),
         }
     }
 }
 
 impl Stack {
-    pub(crate) fn new(kind: StackKind, relay: &Arc<Relay>, start: Start) -> io::Result<Stack> {
+    pub(crate) fn new(kind: StackKind, relay: &Arc<Relay>, start: StackBody) -> io::Result<Stack> {
         // A panic of the code is printed where it happens and ends only that code.
-        let start: Start = Box::new(|suspender| drop(catch_unwind(AssertUnwindSafe(|| start(suspender)))));
+        let start: StackBody = Box::new(|suspender| drop(catch_unwind(AssertUnwindSafe(|| start(suspender)))));
         Ok(match kind {
             StackKind::Coroutine => {
                 let body = move |yielder: &Yielder<(), ()>, ()| {
                     RUNNING.set(Some(yielder));
-                    start(Suspender(Kind::Coroutine));
+                    start(Suspender(SuspenderKind::Coroutine));
                 };
                 Stack::Coroutine(Some(Coroutine::with_stack(DefaultStack::new(STACK_BYTES)?, body)))
             }
@@ -98,8 +98,8 @@ impl Stack {
                     let (held, passed) = (baton.clone(), relay.clone());
                     let body = move || {
                         held.wait();
-                        let end = EndsAtDrop(passed.clone(), own);
-                        start(Suspender(Kind::Thread(passed, held)));
+                        let end = TurnGuard(passed.clone(), own);
+                        start(Suspender(SuspenderKind::Thread(passed, held)));
                         drop(end);
                     };
                     let thread = std::thread::Builder::new().name("process".into()).spawn(body);
@@ -123,9 +123,9 @@ impl Stack {
 }
 
 /// Returns the turn to the scheduler when it is dropped, even after a panic.
-struct EndsAtDrop(Arc<Relay>, StackId);
+struct TurnGuard(Arc<Relay>, StackId);
 
-impl Drop for EndsAtDrop {
+impl Drop for TurnGuard {
     fn drop(&mut self) {
         self.0.end(self.1);
     }

@@ -61,7 +61,7 @@ impl PairCheck {
 
 /// The result for all hosts at once, each sending to the next.
 #[derive(Clone, Debug, Serialize)]
-pub struct TogetherCheck {
+pub struct AllHostsCheck {
     /// Bytes of payload per second of all connections together.
     pub rate: f64,
     /// Expected rate: the max-min fair rates of all connections, as payload.
@@ -97,7 +97,7 @@ pub fn pair(folder: &Path, topology: &Topology, from: usize, to: usize, seconds:
 ///
 /// # Errors
 /// If a probe fails.
-pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<TogetherCheck, Error> {
+pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<AllHostsCheck, Error> {
     let count = topology.hosts.len();
     let pairs: Vec<(usize, usize)> = (0..count)
         .map(|from| (from, (from + 1) % count))
@@ -117,7 +117,7 @@ pub fn together(folder: &Path, topology: &Topology, seconds: f64) -> Result<Toge
         }
     }
     let rate_expected = topology.fair_rates(&pairs).iter().sum::<f64>() * PAYLOAD_PART;
-    Ok(TogetherCheck { rate, rate_expected, flows: pairs.len() })
+    Ok(AllHostsCheck { rate, rate_expected, flows: pairs.len() })
 }
 
 /// Returns at most `count` pairs of hosts that routes connect, spread evenly over all pairs.

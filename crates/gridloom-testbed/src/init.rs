@@ -36,7 +36,7 @@ pub const HOST_VARIABLE: &str = "GRIDLOOM_TESTBED_HOST";
 const SOCKETS_VARIABLE: &str = "GRIDLOOM_SOCKETS";
 
 /// State shared by the threads of the first process.
-struct World {
+struct TestbedState {
     topology: Topology,
     hosts: Vec<HostNetwork>,
     shared: Shared,
@@ -77,7 +77,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     let addresses: Vec<Ipv4Addr> = hosts.iter().map(|host| host.address).collect();
     let has_quota = |host: usize| spec.quotas.iter().any(|quota| quota.host == host);
     let course = ProfileSchedule::new(&platform, &topology, spec.tuning.slower, has_quota);
-    let world = Arc::new(World {
+    let world = Arc::new(TestbedState {
         topology,
         hosts,
         shared,
@@ -145,7 +145,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     }
 }
 
-impl World {
+impl TestbedState {
     fn start(&self, launch: &Launch, is_service: bool) -> Result<Child, Error> {
         let what = format!("cannot run '{}'", launch.command[0]);
         self.command(launch, is_service)?.spawn().map_err(Error::system(what))

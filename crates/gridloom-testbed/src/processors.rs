@@ -25,7 +25,7 @@ const TICK_S: f64 = 0.01;
 
 /// Load of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Processors {
+pub struct ProcessorLoad {
     /// Observed time since the program started, in seconds.
     pub watched_s: f64,
     /// Part of that time in which all processors of the machine were busy, with any process, in seconds.
@@ -36,7 +36,7 @@ pub struct Processors {
     pub missed_s: Vec<(usize, f64)>,
 }
 
-impl Processors {
+impl ProcessorLoad {
     /// Reports whether the processors, not the platform, were the limit.
     pub fn are_limit(&self) -> bool {
         self.full_s > LIMITED_PART_MAX * self.watched_s
@@ -46,7 +46,7 @@ impl Processors {
 /// Observes the processors.
 #[derive(Debug)]
 pub struct ProcessorMonitor {
-    seen: Processors,
+    seen: ProcessorLoad,
     quotas: Vec<Quota>,
     last: Option<Sample>,
     at: Instant,
@@ -72,7 +72,7 @@ impl ProcessorMonitor {
     pub fn new(quotas: &[Quota]) -> ProcessorMonitor {
         let quotas = quotas.to_vec();
         let last = sample(&quotas);
-        ProcessorMonitor { seen: Processors::default(), quotas, last, at: Instant::now() }
+        ProcessorMonitor { seen: ProcessorLoad::default(), quotas, last, at: Instant::now() }
     }
 
     /// Ends a window and starts the next, unless the window is too short.
@@ -89,12 +89,12 @@ impl ProcessorMonitor {
     }
 
     /// Returns the sums so far.
-    pub fn seen(&self) -> Processors {
+    pub fn seen(&self) -> ProcessorLoad {
         self.seen.clone()
     }
 }
 
-impl Processors {
+impl ProcessorLoad {
     fn add(&mut self, window_s: f64, last: &Sample, now: &Sample, quotas: &[Quota]) {
         let busy = (now.busy - last.busy) / (now.all - last.all).max(1.0);
         let before_s = self.watched_s;
@@ -157,7 +157,7 @@ mod tests {
         };
         let start = sample(0.0, 0.0, 0.0, 0.0, true);
         let of = |now: Sample| {
-            let mut seen = Processors::default();
+            let mut seen = ProcessorLoad::default();
             seen.add(0.5, &start, &now, &quotas);
             (seen.full_s, seen.missed_s)
         };
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_run_is_limited_by_more_than_a_moment() {
-        let seen = |full_s| Processors { watched_s: 10.0, full_s, ..Processors::default() };
+        let seen = |full_s| ProcessorLoad { watched_s: 10.0, full_s, ..ProcessorLoad::default() };
         assert!(!seen(1.0).are_limit() && seen(1.5).are_limit());
         let mut watch = ProcessorMonitor::new(&[]);
         watch.end_window();

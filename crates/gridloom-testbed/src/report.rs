@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::forwarder::{Shared, Traffic};
 use crate::model::topology::Topology;
-use crate::processors::Processors;
+use crate::processors::ProcessorLoad;
 
 /// A link in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,11 +50,11 @@ pub struct Report {
     pub traffic: Traffic,
     /// Load of the machine.
     #[serde(default)]
-    pub processors: Processors,
+    pub processors: ProcessorLoad,
 }
 
 impl Report {
-    pub fn now(topology: &Topology, shared: &Shared, processors: Processors) -> Report {
+    pub fn now(topology: &Topology, shared: &Shared, processors: ProcessorLoad) -> Report {
         let state = shared.lock();
         let links = topology.link_names.iter().zip(state.network.links()).map(|(name, link)| {
             let (shape, counters) = (link.shape(), link.counters());

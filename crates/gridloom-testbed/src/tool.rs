@@ -25,21 +25,21 @@ use crate::spec::Spec;
 
 /// The process that cleans up, and the folder that it has created. Dropping it takes the testbed down.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct CleanupProcess {
     process: Child,
     /// Channel whose closing tells the keeper that this process has ended.
     channel: Option<UnixStream>,
     folder: PathBuf,
 }
 
-impl Keeper {
+impl CleanupProcess {
     /// Starts the keeper of a testbed of this name, before anything is created that would have to be removed.
     /// `command` becomes the keeper ([`enclosure::keep`]); the name and the number of the channel's descriptor are
     /// appended as its last arguments.
     ///
     /// # Errors
     /// If a testbed of this name is running, or its folder cannot be created.
-    pub fn start(name: &str, mut command: Command, signals: Option<&Signals>) -> Result<Keeper, Error> {
+    pub fn start(name: &str, mut command: Command, signals: Option<&Signals>) -> Result<CleanupProcess, Error> {
         let folder = folder::path_of(name)?;
         let (channel, theirs) = UnixStream::pair().map_err(Error::system("a channel"))?;
         let theirs = OwnedFd::from(theirs);
@@ -52,7 +52,7 @@ impl Keeper {
         });
         let process = command.spawn().map_err(Error::system("the testbed's keeper"))?;
         drop(theirs);
-        let mut keeper = Keeper { process, channel: Some(channel), folder };
+        let mut keeper = CleanupProcess { process, channel: Some(channel), folder };
         match keeper.read_byte(signals)? {
             Some(enclosure::FOLDER_READY) => Ok(keeper),
             Some(enclosure::REFUSED) => {
@@ -102,7 +102,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for CleanupProcess {
     fn drop(&mut self) {
         drop(self.channel.take());
         // The keeper ends when the channel closes, if it has not ended before.
@@ -115,7 +115,7 @@ impl Drop for Keeper {
 /// A running testbed. Dropping it takes it down.
 #[derive(Debug)]
 pub struct Testbed {
-    keeper: Keeper,
+    keeper: CleanupProcess,
     what: Content,
 }
 
@@ -125,7 +125,7 @@ impl Testbed {
     /// # Errors
     /// If the machine does not permit it, or a service does not start; the cause was printed on standard error. Also
     /// if a signal arrived.
-    pub fn start(mut keeper: Keeper, spec: &Spec, signals: Option<&Signals>) -> Result<Testbed, Error> {
+    pub fn start(mut keeper: CleanupProcess, spec: &Spec, signals: Option<&Signals>) -> Result<Testbed, Error> {
         let text = serde_json::to_string(spec).expect("a description of names and numbers");
         fs::write(keeper.folder.join(folder::SPEC), text).map_err(Error::system("the testbed's description"))?;
         keeper.write_byte(enclosure::BUILD)?;

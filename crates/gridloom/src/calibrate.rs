@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError};
-use gridloom_perf::{Calibration, CalibrationResult, Goal, ServerView, Size, host_of};
+use gridloom_perf::{Calibration, CalibrationGoal, CalibrationResult, ServerView, Size, host_of};
 use serde::Serialize;
 
 use crate::call::{Arg, Function, PendingCall};
@@ -67,7 +67,7 @@ pub struct Calibrated {
     /// True if the error is at most the requested one, except at jumps.
     pub reached_goal: bool,
     /// Sizes between which the time jumps and which a model cannot distinguish.
-    pub jumps: Vec<CalibratedJump>,
+    pub jumps: Vec<UnpredictableSection>,
     /// Largest spread of the calls of one size, relative to their time.
     pub spread: f64,
     /// Number of measured calls.
@@ -97,7 +97,7 @@ pub struct CalibratedPoint {
 
 /// A section of the curve that cannot be predicted more exactly.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct CalibratedJump {
+pub struct UnpredictableSection {
     /// Lower end, as a size.
     pub from: f64,
     /// Upper end, as a size.
@@ -160,7 +160,7 @@ pub(crate) fn calibrate(
             match run.step(session, &function, &mut range, tell) {
                 Ok(()) => still.push(run),
                 Err(end) => {
-                    is_stopped |= matches!(end, End::Stopped);
+                    is_stopped |= matches!(end, CalibrationEnd::Stopped);
                     done.push(run.calibrated(&mut range, end, is_made, session.now()));
                 }
             }
@@ -172,7 +172,7 @@ pub(crate) fn calibrate(
         }
     }
     for run in under_way {
-        done.push(run.calibrated(&mut range, End::Stopped, is_made, session.now()));
+        done.push(run.calibrated(&mut range, CalibrationEnd::Stopped, is_made, session.now()));
     }
     let nodes: Vec<NodeId> = servers.iter().map(|server| server.node).collect();
     await_models(session, &nodes, CONNECT_LIMIT)?;
@@ -296,7 +296,7 @@ fn number(size: Size) -> f64 {
 }
 
 /// Why the calibration of a server has ended.
-enum End {
+enum CalibrationEnd {
     /// The goal is reached, or cannot be approached further.
     Complete,
     TimeUp,
@@ -326,7 +326,7 @@ struct Run {
 
 impl Run {
     fn new(host: &str, server: &ServerView, config: &CalibrateConfig, now: f64) -> Run {
-        let goal = Goal { error: config.error, call_s_max: CALL_FRACTION_MAX * config.budget.as_secs_f64() };
+        let goal = CalibrationGoal { error: config.error, call_s_max: CALL_FRACTION_MAX * config.budget.as_secs_f64() };
         Run {
             host: host.to_string(),
             server: server.name.clone(),
@@ -351,7 +351,7 @@ impl Run {
         function: &Function,
         range: &mut Range,
         tell: &mut CallObserver<'_>,
-    ) -> Result<(), End> {
+    ) -> Result<(), CalibrationEnd> {
         if let Some((pending, position)) = self.call.take() {
             match pending.take_seconds() {
                 Err(pending) => {
@@ -364,7 +364,7 @@ impl Run {
         let now = session.now();
         let left = self.budget.as_secs_f64() - (now - self.since);
         if left <= 0.0 {
-            return Err(End::TimeUp);
+            return Err(CalibrationEnd::TimeUp);
         }
         if now < self.not_before {
             return Ok(());
@@ -372,20 +372,22 @@ impl Run {
         let next = match self.cold_left {
             0 => {
                 let sizes = std::cell::RefCell::new(&mut *range);
-                self.calibration.next(&|position| sizes.borrow_mut().size_at(position)).ok_or(End::Complete)?
+                self.calibration
+                    .next(&|position| sizes.borrow_mut().size_at(position))
+                    .ok_or(CalibrationEnd::Complete)?
             }
             _ => 0.0,
         };
         if self.last.as_ref().is_none_or(|(position, _, _)| *position != next) {
             // The old arguments are dropped first: both may not fit into memory.
             self.last = None;
-            let (args, size) = range.arguments(next, session.has_content()).map_err(End::Failed)?;
+            let (args, size) = range.arguments(next, session.has_content()).map_err(CalibrationEnd::Failed)?;
             self.unit = if matches!(size, Size::Work(_)) { "flop" } else { "B" };
             self.last = Some((next, args, size));
         }
         let (_, args, _) = self.last.as_ref().expect("made above");
         let limit = Some(Duration::from_secs_f64(left.max(1.0)));
-        self.call = Some((function.submit_measured(self.node, args, limit).map_err(End::Failed)?, next));
+        self.call = Some((function.submit_measured(self.node, args, limit).map_err(CalibrationEnd::Failed)?, next));
         Ok(())
     }
 
@@ -395,7 +397,7 @@ impl Run {
         sizes: &Sizes,
         now: f64,
         tell: &mut CallObserver<'_>,
-    ) -> Result<(), End> {
+    ) -> Result<(), CalibrationEnd> {
         let is_cold = self.cold_left > 0;
         match outcome {
             Ok(_) if is_cold => self.cold_left -= 1,
@@ -414,19 +416,24 @@ impl Run {
             {
                 self.calibration.too_large();
             }
-            Err(error) => return Err(End::Failed(error.into())),
+            Err(error) => return Err(CalibrationEnd::Failed(error.into())),
         }
         Ok(())
     }
 
-    fn report_call(&self, sizes: &Sizes, seconds: Option<f64>, tell: &mut CallObserver<'_>) -> Result<(), End> {
+    fn report_call(
+        &self,
+        sizes: &Sizes,
+        seconds: Option<f64>,
+        tell: &mut CallObserver<'_>,
+    ) -> Result<(), CalibrationEnd> {
         match tell(&CalibrationCall { server: &self.server, sizes, seconds }) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(End::Stopped),
+            ControlFlow::Break(()) => Err(CalibrationEnd::Stopped),
         }
     }
 
-    fn calibrated(&self, range: &mut Range, end: End, is_made: bool, now: f64) -> Calibrated {
+    fn calibrated(&self, range: &mut Range, end: CalibrationEnd, is_made: bool, now: f64) -> Calibrated {
         let points = self.calibration.points().map(|(position, point)| CalibratedPoint {
             sizes: range.at(position),
             size: point.size,
@@ -440,30 +447,34 @@ impl Run {
         let reached = self.calibration.result(&|position| sizes.borrow_mut().size_at(position));
         let budget_s = self.budget.as_secs_f64();
         let CalibrationResult { error, jumps, spread, calls, end: last } = reached;
-        let is_reached = matches!(end, End::Complete) && error <= self.error;
-        let has_failed = matches!(end, End::Failed(_));
+        let is_reached = matches!(end, CalibrationEnd::Complete) && error <= self.error;
+        let has_failed = matches!(end, CalibrationEnd::Failed(_));
         let why = match end {
-            End::Failed(error) if is_made => Some(error.to_string()),
-            End::Failed(error) => Some(format!(
+            CalibrationEnd::Failed(error) if is_made => Some(error.to_string()),
+            CalibrationEnd::Failed(error) => Some(format!(
                 "{error}; if the function cannot take random arguments, make them yourself (make of Grid.calibrate \
                     in Python, Grid::calibrate in Rust)"
             )),
-            End::TimeUp if self.gave_way > 0 => {
+            CalibrationEnd::TimeUp if self.gave_way > 0 => {
                 Some(format!("the {budget_s} s are over; {} calls were preempted by other work", self.gave_way))
             }
-            End::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
-            End::Stopped => Some("it was stopped".to_string()),
-            End::Complete if last < 1.0 => {
+            CalibrationEnd::TimeUp => Some(format!("the {budget_s} s are over; give a larger budget")),
+            CalibrationEnd::Stopped => Some("it was stopped".to_string()),
+            CalibrationEnd::Complete if last < 1.0 => {
                 let most_s = CALL_FRACTION_MAX * budget_s;
                 Some(format!(
                     "larger calls take longer than {most_s} s, or do not fit the server's store; give a larger budget"
                 ))
             }
-            End::Complete => {
+            CalibrationEnd::Complete => {
                 (!is_reached).then(|| "the model cannot take more points; choose a smaller range".to_string())
             }
         };
-        let jump = |piece: gridloom_perf::Piece| CalibratedJump { from: piece.from, to: piece.to, error: piece.error };
+        let jump = |piece: gridloom_perf::MispredictedPiece| UnpredictableSection {
+            from: piece.from,
+            to: piece.to,
+            error: piece.error,
+        };
         Calibrated {
             function,
             server: self.server.clone(),

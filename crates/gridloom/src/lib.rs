@@ -52,7 +52,7 @@ mod value;
 
 pub use backend::check_address;
 pub use calibrate::{
-    CalibrateConfig, Calibrated, CalibratedJump, CalibratedPoint, CalibrationCall, CallObserver, Make, Sizes,
+    CalibrateConfig, Calibrated, CalibratedPoint, CalibrationCall, CallObserver, Make, Sizes, UnpredictableSection,
 };
 pub use call::{Arg, Function, Handle, IntoArgs, PendingCall, Results, Submitted, TransferLimits, Watch};
 pub use declared::{Graph, GraphArg, GraphRef};
@@ -72,7 +72,7 @@ pub use plan::{
 };
 pub use report::{GroupProgress, Report, timeline_html};
 pub use session::{CallEnd, CallOutput, CallbackHandler, GangCallback, Interrupt, Traffic, UnreadErrors};
-pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedExplanation, SharedName};
+pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedDataEntry, SharedDataReport};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
 pub use testbed_grid::TestbedGridConfig;
 pub use text_file::read_text;

@@ -17,14 +17,14 @@ use crate::call::{Handle, Submitted};
 use crate::session::{Session, State};
 use crate::{Error, Value};
 pub use begun::{BegunGet, BegunPut, BegunWait};
-pub use explained::SharedExplanation;
+pub use explained::SharedDataReport;
 
 /// Time limit for the agent to send names similar to one that was not found in time.
 const NEAR_NAMES_LIMIT: Duration = Duration::from_secs(2);
 
 /// A name in a list of shared data.
 #[derive(Clone, PartialEq, Debug)]
-pub struct SharedName {
+pub struct SharedDataEntry {
     pub name: String,
     /// Increases with each put of the name.
     pub version: u64,
@@ -308,13 +308,13 @@ impl<'a> SharedData<'a> {
     ///
     /// # Errors
     /// [`Error::Name`] if there is no agent.
-    pub fn list(&self, prefix: &str) -> Result<Vec<SharedName>, Error> {
-        let pages: Vec<Vec<SharedName>> = self.list_pages(prefix).collect::<Result<_, _>>()?;
+    pub fn list(&self, prefix: &str) -> Result<Vec<SharedDataEntry>, Error> {
+        let pages: Vec<Vec<SharedDataEntry>> = self.list_pages(prefix).collect::<Result<_, _>>()?;
         Ok(pages.into_iter().flatten().collect())
     }
 
     /// Like [`SharedData::list`], some thousands of names at a time. Each page shows the names at the time of its request.
-    pub fn list_pages(&self, prefix: &str) -> impl Iterator<Item = Result<Vec<SharedName>, Error>> {
+    pub fn list_pages(&self, prefix: &str) -> impl Iterator<Item = Result<Vec<SharedDataEntry>, Error>> {
         let mut after = Some(String::new());
         std::iter::from_fn(move || {
             let page = self.list_after(prefix, after.take()?);
@@ -326,7 +326,7 @@ impl<'a> SharedData<'a> {
     }
 
     /// Returns the names after `after`, and whether there are more.
-    fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedName>, bool), Error> {
+    fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedDataEntry>, bool), Error> {
         let answer = self.request(NameCommand::List { prefix: prefix.into(), after }, None)?;
         let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
         Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
@@ -335,11 +335,11 @@ impl<'a> SharedData<'a> {
     fn listed(
         &self,
         NameEntry { named: NamedDatum { name, version, meta, replicas, is_durable, method, .. }, holders }: NameEntry,
-    ) -> SharedName {
+    ) -> SharedDataEntry {
         let state = self.0.state();
         let names = state.directory.names();
         let name_of = |node| names.get(&node).cloned().unwrap_or_else(|| format!("{node}"));
-        SharedName {
+        SharedDataEntry {
             name,
             version,
             meta,

@@ -29,7 +29,7 @@ pub(super) struct Config {
     servers: Option<Vec<String>>,
     /// All three values have the same effect: an input is copied before the call returns.
     #[allow(dead_code, reason = "files that have it are read, and its value is checked")]
-    argument_transfer: Transfer,
+    argument_transfer: TransferMode,
     session_timeout: f64,
     transfer_timeout_argument: f64,
     transfer_timeout_result: f64,
@@ -44,7 +44,7 @@ pub(super) struct Config {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Transfer {
+enum TransferMode {
     #[default]
     Copy,
     Wait,
@@ -81,7 +81,7 @@ impl Default for Config {
         Config {
             agent: None,
             servers: None,
-            argument_transfer: Transfer::default(),
+            argument_transfer: TransferMode::default(),
             session_timeout: 0.0,
             transfer_timeout_argument: 0.0,
             transfer_timeout_result: 0.0,

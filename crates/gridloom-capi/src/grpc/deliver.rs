@@ -34,7 +34,7 @@ impl Destination {
 }
 
 /// A result that only has to be stored; this can fail only for files.
-enum ReadyResult<'a> {
+enum CheckedResult<'a> {
     Bytes(usize, Cow<'a, [u8]>),
     Part(usize, Cow<'a, [u8]>, &'a WholeArray),
     Text(usize, Allocated),
@@ -50,13 +50,13 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
     let results = || values.iter().zip(destinations);
     results().try_for_each(|(value, destination)| destination.check(value))?;
     let ready = results().filter_map(|(value, destination)| ready(value, destination).transpose());
-    for ready in ready.collect::<Outcome<Vec<ReadyResult<'_>>>>()? {
+    for ready in ready.collect::<Outcome<Vec<CheckedResult<'_>>>>()? {
         match ready {
             // SAFETY: promised by the caller: memory for a value of that form, and this has its size.
-            ReadyResult::Bytes(address, bytes) => unsafe {
+            CheckedResult::Bytes(address, bytes) => unsafe {
                 memory::write(std::ptr::with_exposed_provenance_mut(address), &bytes);
             },
-            ReadyResult::Part(address, bytes, whole) => whole.runs(|there, here, length| {
+            CheckedResult::Part(address, bytes, whole) => whole.runs(|there, here, length| {
                 // SAFETY: promised by the caller: memory for the whole array.
                 unsafe {
                     let place = std::ptr::with_exposed_provenance_mut::<u8>(address).add(there);
@@ -64,16 +64,16 @@ pub(super) unsafe fn deliver(values: &[Value], destinations: &[Destination]) -> 
                 }
             }),
             // SAFETY: promised by the caller: memory for a pointer.
-            ReadyResult::Text(address, text) => unsafe { text.store(std::ptr::with_exposed_provenance_mut(address)) },
-            ReadyResult::File(file, name) => file.place(name)?,
+            CheckedResult::Text(address, text) => unsafe { text.store(std::ptr::with_exposed_provenance_mut(address)) },
+            CheckedResult::File(file, name) => file.place(name)?,
             // SAFETY: promised by the caller.
-            ReadyResult::List(list, items, name) => unsafe { list.put(name, items) }?,
+            CheckedResult::List(list, items, name) => unsafe { list.put(name, items) }?,
         }
     }
     Ok(())
 }
 
-fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<ReadyResult<'a>>> {
+fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<CheckedResult<'a>>> {
     let name = &destination.name;
     let bytes = |meta: &Meta| value.bytes_as(meta);
     let copy = |bytes: Option<Cow<'_, [u8]>>| {
@@ -82,27 +82,27 @@ fn ready<'a>(value: &'a Value, destination: &'a Destination) -> Outcome<Option<R
     // A simulation that does not run bodies has no content: then nothing is written.
     Ok(match &destination.target {
         Target::Unwanted | Target::Remote(..) => None,
-        Target::Memory { address, meta } => bytes(meta).map(|bytes| ReadyResult::Bytes(*address, bytes)),
-        Target::Part { address, meta, whole } => bytes(meta).map(|bytes| ReadyResult::Part(*address, bytes, whole)),
+        Target::Memory { address, meta } => bytes(meta).map(|bytes| CheckedResult::Bytes(*address, bytes)),
+        Target::Part { address, meta, whole } => bytes(meta).map(|bytes| CheckedResult::Part(*address, bytes, whole)),
         Target::Fresh { address } => {
             let mut rows = value.meta().clone();
             if let Meta::Array { order, .. } = &mut rows {
                 *order = Order::C;
             }
-            copy(bytes(&rows))?.map(|text| ReadyResult::Text(*address, text))
+            copy(bytes(&rows))?.map(|text| CheckedResult::Text(*address, text))
         }
-        Target::List(list) => Some(ReadyResult::List(list, list.ready(name, value)?, name)),
+        Target::List(list) => Some(CheckedResult::List(list, list.ready(name, value)?, name)),
         // The function has set it to NULL.
         Target::Text { address }
             if matches!(value.meta(), Meta::Bytes { size_bytes: 0 }) && value.payload().is_some() =>
         {
-            Some(ReadyResult::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
+            Some(CheckedResult::Bytes(*address, Cow::Owned(vec![0; size_of::<usize>()])))
         }
-        Target::Text { address } => copy(bytes(value.meta()))?.map(|text| ReadyResult::Text(*address, text)),
+        Target::Text { address } => copy(bytes(value.meta()))?.map(|text| CheckedResult::Text(*address, text)),
         // The function made no file.
         Target::File(_) if matches!(value.meta(), Meta::Text { .. }) => None,
         Target::File(path) => match value.payload() {
-            Some(payload) => Some(ReadyResult::File(PendingFile::write(name, path, payload.bytes())?, name)),
+            Some(payload) => Some(CheckedResult::File(PendingFile::write(name, path, payload.bytes())?, name)),
             None => None,
         },
     })

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::{Error, Grid, SharedName};
+use gridloom::{Error, Grid, SharedDataEntry};
 use gridloom_base::near::did_you_mean;
 use gridloom_base::{Escaped, NameError};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn similar_names(grid: &Grid, prefix: &str) -> String {
     }
 }
 
-fn name_json(one: &SharedName) -> Value {
+fn name_json(one: &SharedDataEntry) -> Value {
     json!({
         "name": one.name,
         "version": one.version,
@@ -99,7 +99,7 @@ fn name_json(one: &SharedName) -> Value {
     })
 }
 
-fn table(names: &[SharedName], has_head: bool) -> String {
+fn table(names: &[SharedDataEntry], has_head: bool) -> String {
     let shown: Vec<String> = names.iter().map(|one| Escaped(&one.name).to_string()).collect();
     let kinds: Vec<String> = names.iter().map(|one| one.meta.to_string()).collect();
     let width = |texts: &[String], least: usize| {

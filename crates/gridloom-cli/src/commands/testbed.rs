@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use gridloom_testbed::control::{self, ReplyBody, Request};
 use gridloom_testbed::signals::Signals;
-use gridloom_testbed::tool::{self, Keeper, Testbed};
+use gridloom_testbed::tool::{self, CleanupProcess, Testbed};
 use gridloom_testbed::{enclosure, folder, probe};
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub enum Options {
     /// The name in the platform means both directions of a split-duplex link; NAME_UP and NAME_DOWN mean one of them.
     #[command(after_help = "Example:\n  gridloom testbed restore wan")]
     Restore(Switch),
-    Slow(Slow),
+    Slow(SlowHostOptions),
     /// Show a running testbed: addresses of its hosts, the traffic of each link, and how late packets were
     #[command(after_help = "Example:\n  gridloom testbed show --json")]
     Show(Named),
@@ -98,7 +98,7 @@ pub struct Switch {
 /// Programs and processes that exchange messages run at full speed.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom testbed slow cluster-1 0.1")]
-pub struct Slow {
+pub struct SlowHostOptions {
     /// The host
     host: String,
     /// Fraction of the speed in the platform, or of the speed that a profile of the platform sets
@@ -186,12 +186,12 @@ fn supervisor_command() -> Result<Command> {
 /// Starts the supervisor and the testbed that `build` makes, and waits for its end. SIGINT and SIGTERM end it.
 fn run_supervisor(
     name: &str,
-    build: impl FnOnce(Keeper, &Signals) -> Result<Testbed>,
+    build: impl FnOnce(CleanupProcess, &Signals) -> Result<Testbed>,
     quiet: bool,
     json: bool,
 ) -> Result<ExitCode> {
     let signals = Signals::new(&[]).context("signals")?;
-    let testbed = Keeper::start(name, supervisor_command()?, Some(&signals))
+    let testbed = CleanupProcess::start(name, supervisor_command()?, Some(&signals))
         .map_err(Into::into)
         .and_then(|one| build(one, &signals));
     let testbed = match testbed {

@@ -7,7 +7,7 @@ use gridloom_core::graph::{Argument, Output, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand, World};
 
-use super::test_grid::{Answer, TestGrid};
+use super::test_grid::{CatalogResult, TestGrid};
 use super::{Case, ELEMENTS, spec};
 
 pub(super) const CASES: &[Case] = &[
@@ -31,7 +31,7 @@ impl TestGrid<'_> {
         ask
     }
 
-    fn answer(&mut self, ask: u64) -> Answer {
+    fn answer(&mut self, ask: u64) -> CatalogResult {
         if let Some(answer) = self.answers.remove(&ask) {
             return answer;
         }
@@ -41,7 +41,7 @@ impl TestGrid<'_> {
         })
     }
 
-    pub(super) fn named(&mut self, command: NameCommand) -> Answer {
+    pub(super) fn named(&mut self, command: NameCommand) -> CatalogResult {
         let ask = self.ask(command);
         self.answer(ask)
     }
@@ -74,7 +74,7 @@ impl TestGrid<'_> {
         }
     }
 
-    fn put(&mut self, name: &str, replaces: bool) -> Answer {
+    fn put(&mut self, name: &str, replaces: bool) -> CatalogResult {
         let command = self.put_command(name, replaces, 1);
         self.named(command)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, TaskError, TaskId};
-use gridloom_core::call::CallLimits;
+use gridloom_core::call::CallTimeouts;
 use gridloom_core::graph::{Argument, CopyLifetime, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, TaskReport, TransferReport};
 use gridloom_core::node::protocol::{Command, Event};
@@ -13,7 +13,7 @@ use gridloom_core::node::world::{ServerSpec, World};
 use super::{ELEMENTS, LARGE_ELEMENTS, WAIT_NS_MAX, definitions, spec};
 
 /// The answer to a request about a name.
-pub(super) type Answer = Result<CatalogAnswer, NameError>;
+pub(super) type CatalogResult = Result<CatalogAnswer, NameError>;
 
 /// A grid with a client that has received the directory of its servers.
 pub(super) struct TestGrid<'w> {
@@ -26,7 +26,7 @@ pub(super) struct TestGrid<'w> {
     /// The identifier that the client uses in the names of its data. Worlds may number nodes in other ways.
     pub(super) name: NodeId,
     pub(super) ended: BTreeMap<TaskId, TaskReport>,
-    pub(super) answers: BTreeMap<u64, Answer>,
+    pub(super) answers: BTreeMap<u64, CatalogResult>,
     pub(super) lost: Vec<TaskId>,
     pub(super) groups_ended: BTreeSet<GroupId>,
     /// Names of the servers, from the directory.
@@ -141,7 +141,7 @@ impl<'w> TestGrid<'w> {
         }
     }
 
-    pub(super) fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limits: impl Into<CallLimits>) -> TaskId {
+    pub(super) fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limits: impl Into<CallTimeouts>) -> TaskId {
         let (id, limits) = (task.id, limits.into());
         self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limits });
         id

@@ -11,7 +11,7 @@ use gridloom_base::{TaskId, Time};
 
 /// Time limits in nanoseconds. `None` means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct CallLimits {
+pub struct CallTimeouts {
     /// From the call to its end, including all its runs.
     pub whole_ns: Option<u64>,
     /// From sending the call to a server until its large arguments have arrived there, including the time that they
@@ -22,9 +22,9 @@ pub struct CallLimits {
 }
 
 /// Creates a limit for the whole call only.
-impl From<Option<u64>> for CallLimits {
-    fn from(whole_ns: Option<u64>) -> CallLimits {
-        CallLimits { whole_ns, ..CallLimits::default() }
+impl From<Option<u64>> for CallTimeouts {
+    fn from(whole_ns: Option<u64>) -> CallTimeouts {
+        CallTimeouts { whole_ns, ..CallTimeouts::default() }
     }
 }
 
@@ -61,7 +61,7 @@ impl Deadlines {
     }
 }
 
-impl CallLimits {
+impl CallTimeouts {
     /// Returns when a transfer that begins now exceeds its limit.
     pub(super) fn deadline_of(&self, now: Time, transfer: LimitKind) -> Option<Time> {
         match transfer {

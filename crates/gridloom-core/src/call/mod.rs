@@ -17,7 +17,7 @@ use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
 use limits::Deadlines;
 
 pub use callback::{Callback, CallbackAnswer, WorkerEvent};
-pub use limits::{CallLimits, LimitKind};
+pub use limits::{CallTimeouts, LimitKind};
 pub use output::{OutputItem, TaskOutput};
 
 /// How a call ended on its server: the descriptions of its results or the error, and the function's run time in
@@ -33,7 +33,7 @@ pub struct Request {
     pub task: Arc<Task>,
     /// Its data arguments. The client has all of them.
     pub sources: Vec<(DatumId, Meta)>,
-    pub limits: CallLimits,
+    pub limits: CallTimeouts,
     /// When the limit for the whole call expires.
     pub deadline: Option<Time>,
     /// How often it was resent because its server or a result was lost.
@@ -43,7 +43,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limits: CallLimits) -> Request {
+    pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limits: CallTimeouts) -> Request {
         let deadline = limits.whole_ns.map(|limit| now + limit);
         Request { task: Arc::new(task), sources, limits, deadline, losses: 0, failures: Failures::default() }
     }
@@ -462,7 +462,7 @@ mod tests {
     }
 
     /// Returns a call with a large argument, a large result and these limits.
-    fn transferring(limits: CallLimits) -> (Calls, TaskId, DatumId) {
+    fn transferring(limits: CallTimeouts) -> (Calls, TaskId, DatumId) {
         let mut calls = Calls::default();
         let [x, y] = [8, 9].map(|serial| DatumId { client: NodeId(1), serial });
         let mut request = request(1, None);
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_late_end_a_call() {
-        let (mut calls, id, x) = transferring(CallLimits { arguments_ns: Some(10), ..CallLimits::default() });
+        let (mut calls, id, x) = transferring(CallTimeouts { arguments_ns: Some(10), ..CallTimeouts::default() });
         assert!(calls.transfer_begins(Time(5), id, LimitKind::Arguments));
         let late = Time(15 + gridloom_base::limits::RATE_REPORT_NS);
         assert_eq!(calls.next_deadline(), Some(late));
@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn results_that_are_late_end_a_call() {
-        let (mut calls, id, x) = transferring(CallLimits { results_ns: Some(10), ..CallLimits::default() });
+        let (mut calls, id, x) = transferring(CallTimeouts { results_ns: Some(10), ..CallTimeouts::default() });
         assert!(!calls.transfer_begins(Time(5), id, LimitKind::Arguments), "there is no limit");
         assert!(calls.ended(id, NodeId(2), (Ok(vec![]), 1)).is_none(), "its result is not here");
         assert!(calls.transfer_begins(Time(20), id, LimitKind::Results));

@@ -30,7 +30,7 @@ impl State {
 
 /// A task and its state.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct TaskEntry {
     pub task: Arc<Task>,
     pub state: State,
     /// True for a plain call: results are sent to the caller at once and nothing is kept.
@@ -40,7 +40,7 @@ pub struct Entry {
     pub(super) missing: u32,
 }
 
-impl Entry {
+impl TaskEntry {
     /// True if others may use its slot while it waits.
     pub(super) fn may_leave_slot(&self) -> bool {
         self.state == State::Running && self.task.options.gang == 0

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use method_queues::MethodQueues;
 
-pub use entry::{Entry, State};
+pub use entry::{State, TaskEntry};
 
 use crate::graph::Task;
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskId};
@@ -35,7 +35,7 @@ use gridloom_base::{DatumId, NodeId, ObjectId, TaskId};
 pub struct Executor {
     slots: u32,
     next_number: u64,
-    tasks: BTreeMap<TaskId, Entry>,
+    tasks: BTreeMap<TaskId, TaskEntry>,
     held: BTreeMap<u64, TaskId>,
     ready: BTreeMap<u64, TaskId>,
     /// Ready tasks that run no function and need no slot.
@@ -101,12 +101,12 @@ impl Executor {
         }
         *self.clients.entry(task.id.client).or_default() += 1;
         self.held.insert(number, task.id);
-        self.tasks.insert(task.id, Entry { task, state: State::Held, is_call, number, missing: 0 });
+        self.tasks.insert(task.id, TaskEntry { task, state: State::Held, is_call, number, missing: 0 });
         true
     }
 
     /// Returns the held task that is admitted next.
-    pub fn first_held(&self) -> Option<&Entry> {
+    pub fn first_held(&self) -> Option<&TaskEntry> {
         self.held.first_key_value().map(|(_, task)| &self.tasks[task])
     }
 
@@ -116,7 +116,7 @@ impl Executor {
     }
 
     /// Returns the held tasks in the order of admission.
-    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+    pub fn held(&self) -> impl Iterator<Item = &TaskEntry> {
         self.held.values().map(|task| &self.tasks[task])
     }
 
@@ -317,7 +317,7 @@ impl Executor {
     }
 
     /// Removes a task that ended or was cancelled before it ran.
-    pub fn remove(&mut self, id: TaskId) -> Option<Entry> {
+    pub fn remove(&mut self, id: TaskId) -> Option<TaskEntry> {
         let entry = self.tasks.remove(&id)?;
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
@@ -356,7 +356,7 @@ impl Executor {
     }
 
     /// Returns the task, if it is here.
-    pub fn get(&self, id: TaskId) -> Option<&Entry> {
+    pub fn get(&self, id: TaskId) -> Option<&TaskEntry> {
         self.tasks.get(&id)
     }
 
@@ -414,8 +414,8 @@ impl Executor {
     }
 
     /// Returns all tasks in the order of admission.
-    pub fn tasks(&self) -> impl Iterator<Item = &Entry> {
-        let mut tasks: Vec<&Entry> = self.tasks.values().collect();
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskEntry> {
+        let mut tasks: Vec<&TaskEntry> = self.tasks.values().collect();
         tasks.sort_by_key(|entry| entry.number);
         tasks.into_iter()
     }
@@ -448,7 +448,7 @@ impl Executor {
             (State::AwaitingCallback, self.asking as usize),
             (State::AwaitingCalls, self.calling as usize),
         ];
-        let ganged: u32 = self.tasks.values().map(Entry::extra_gang_slots).sum();
+        let ganged: u32 = self.tasks.values().map(TaskEntry::extra_gang_slots).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));
         }

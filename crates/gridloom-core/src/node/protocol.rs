@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{CallLimits, Callback, CallbackAnswer, TaskOutput};
+use crate::call::{CallTimeouts, Callback, CallbackAnswer, TaskOutput};
 use crate::graph::{Group, Task};
 use crate::node::message::{
     CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ServerStatus, TaskReport, TransferReport,
@@ -236,7 +236,7 @@ pub enum Command {
         /// Descriptions of its data arguments, all of which are stored at the client.
         sources: Vec<(DatumId, Meta)>,
         /// Timeouts of the call.
-        limits: CallLimits,
+        limits: CallTimeouts,
     },
     /// The answer to `Event::CallsBack`.
     CalledBack {

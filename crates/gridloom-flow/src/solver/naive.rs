@@ -4,7 +4,7 @@ use super::{PRECISION, Policy};
 
 /// A system whose variables are all enabled.
 #[derive(Debug, Default)]
-pub(super) struct Naive {
+pub(super) struct ReferenceSystem {
     pub(super) constraints: Vec<(f64, Policy)>,
     /// Penalty, bound (no bound if not positive), and weights.
     pub(super) variables: Vec<(f64, f64, Weights)>,
@@ -13,7 +13,7 @@ pub(super) struct Naive {
 /// Weights by constraint.
 pub(super) type Weights = Vec<(usize, f64)>;
 
-impl Naive {
+impl ReferenceSystem {
     pub(super) fn solve(&self) -> Vec<f64> {
         let mut values: Vec<Option<f64>> = vec![None; self.variables.len()];
         let users = |at: usize| {

@@ -14,7 +14,7 @@ pub(super) struct Element {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pool {
+pub(super) struct ElementPool {
     elements: Vec<Element>,
     /// Starts of free blocks, by length.
     free: Vec<Vec<u32>>,
@@ -22,7 +22,7 @@ pub(super) struct Pool {
     open: Vec<(u32, f64)>,
 }
 
-impl Pool {
+impl ElementPool {
     /// Begins a block.
     pub(super) fn open(&mut self) {
         self.open.clear();
@@ -67,7 +67,7 @@ impl Pool {
     }
 }
 
-impl Index<usize> for Pool {
+impl Index<usize> for ElementPool {
     type Output = Element;
 
     fn index(&self, element: usize) -> &Element {
@@ -75,13 +75,13 @@ impl Index<usize> for Pool {
     }
 }
 
-impl IndexMut<usize> for Pool {
+impl IndexMut<usize> for ElementPool {
     fn index_mut(&mut self, element: usize) -> &mut Element {
         &mut self.elements[element]
     }
 }
 
-impl Index<std::ops::Range<usize>> for Pool {
+impl Index<std::ops::Range<usize>> for ElementPool {
     type Output = [Element];
 
     fn index(&self, block: std::ops::Range<usize>) -> &[Element] {

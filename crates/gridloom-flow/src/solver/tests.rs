@@ -1,6 +1,6 @@
 //! Tests of the solver on small systems worked out by hand, and against its definition on random ones.
 
-use super::naive::Naive;
+use super::naive::ReferenceSystem;
 use super::*;
 use proptest::prelude::*;
 
@@ -298,7 +298,7 @@ proptest! {
             let found: Vec<f64> = present.iter().map(|(variable, _)| solver.value(*variable)).collect();
             let agrees = |changed: Option<(usize, f64)>, within: f64| {
                 let factor = |at| changed.filter(|(which, _)| *which == at).map_or(1.0, |(_, factor)| factor);
-                let naive = Naive {
+                let naive = ReferenceSystem {
                     constraints: capacities.iter().enumerate().map(|(at, c)| (c * factor(at), policy(at))).collect(),
                     variables: present.iter().map(|(_, variable)| variable.clone()).collect(),
                 };
@@ -351,7 +351,7 @@ proptest! {
             followed += usize::from(!solver.filled);
             if present.len() % 5 == 0 {
                 let variables = present.iter().map(|(.., terms)| terms.clone()).collect();
-                let expected = Naive { constraints: constraints.clone(), variables }.solve();
+                let expected = ReferenceSystem { constraints: constraints.clone(), variables }.solve();
                 for ((_, variable, _), expected) in present.iter().zip(expected) {
                     let value = solver.value(*variable);
                     prop_assert!((value - expected).abs() <= 1e-9 * expected, "{value} {expected} of {}", present.len());

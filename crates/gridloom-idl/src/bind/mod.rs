@@ -67,7 +67,7 @@ impl Signature {
         let given = self.assign(positional.len(), named)?;
         let actual =
             |index: usize| given[index].map(|at| positional.get(at).unwrap_or_else(|| &named[at - positional.len()].1));
-        let mut binding = Binding(Sizes::unknown(self));
+        let mut binding = CallCheck(Sizes::unknown(self));
         for index in self.inputs() {
             if let Some(actual) = actual(index) {
                 binding.check_kind(index, actual)?;
@@ -150,9 +150,9 @@ impl Signature {
 }
 
 /// A call while it is being checked.
-struct Binding<'a>(Sizes<'a>);
+struct CallCheck<'a>(Sizes<'a>);
 
-impl Binding<'_> {
+impl CallCheck<'_> {
     /// Checks extents, now that the sizes are known.
     fn check_shape(&self, index: usize, actual: &ActualArgument) -> Result<(), BindError> {
         let param = &self.0.signature.params[index];

@@ -5,7 +5,7 @@ use gridloom_base::limits::{CALLBACKS_MAX, PARAMETERS_MAX};
 use super::call::BodyKind;
 use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
-use super::parsed::{ParsedExpr, ParsedParam, ParsedUse};
+use super::parsed::{ParsedDataUse, ParsedExpr, ParsedParam};
 use crate::c_text::{CText, Stub, StubCode, is_not_c, stub_symbol};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
@@ -13,11 +13,11 @@ use crate::ranks;
 use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
 
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct DefinitionOptions {
     pub(crate) work: Option<ParsedExpr>,
     pub(crate) language: Option<SourceLanguage>,
     /// Shared data, with their names as written.
-    uses: Vec<ParsedUse>,
+    uses: Vec<ParsedDataUse>,
     is_shrunk: bool,
     is_on_ranks: bool,
 }
@@ -166,8 +166,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    pub(crate) fn options(&mut self) -> Result<Options, IdlError> {
-        let mut options = Options::default();
+    pub(crate) fn options(&mut self) -> Result<DefinitionOptions, IdlError> {
+        let mut options = DefinitionOptions::default();
         loop {
             let (token, place) = self.peek()?;
             let Token::Name(word) = &token else { return Ok(options) };

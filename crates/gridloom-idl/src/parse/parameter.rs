@@ -3,7 +3,7 @@
 
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
-use super::parsed::{ParsedCallback, ParsedExpr, ParsedParam, ParsedSlice, ParsedValues};
+use super::parsed::{ParsedCallback, ParsedDomain, ParsedExpr, ParsedParam, ParsedSlice};
 use crate::expr::Expr;
 use crate::expr::eval::Use;
 use crate::ranks::RankShare;
@@ -77,7 +77,7 @@ impl Parser<'_> {
     }
 
     /// Parses `values in "NTC"`, `values in 0..n` of a scalar; `each in 1..n` of an array.
-    fn values(&mut self, name: &str, is_array: bool) -> Result<Option<ParsedValues>, IdlError> {
+    fn values(&mut self, name: &str, is_array: bool) -> Result<Option<ParsedDomain>, IdlError> {
         let (token, place) = self.peek()?;
         let Token::Name(word) = &token else { return Ok(None) };
         let word = word.as_str();
@@ -93,11 +93,11 @@ impl Parser<'_> {
         self.next()?;
         if let (Token::Text(letters), _) = self.peek()? {
             self.next()?;
-            return Ok(Some(ParsedValues::Letters(letters)));
+            return Ok(Some(ParsedDomain::Letters(letters)));
         }
         let first = self.expression()?;
         self.mark("..")?;
-        Ok(Some(ParsedValues::Range(first, self.expression()?)))
+        Ok(Some(ParsedDomain::Range(first, self.expression()?)))
     }
 
     /// True if a callback is next: a name, which is neither a mode nor a type, and its parameters.
@@ -259,8 +259,8 @@ impl Parser<'_> {
             }
             params[index].values = match &declared.values {
                 None => None,
-                Some(ParsedValues::Letters(letters)) => Some(AllowedValues::Characters(letters.clone())),
-                Some(ParsedValues::Range(first, last)) => Some(AllowedValues::Range(known(first)?, known(last)?)),
+                Some(ParsedDomain::Letters(letters)) => Some(AllowedValues::Characters(letters.clone())),
+                Some(ParsedDomain::Range(first, last)) => Some(AllowedValues::Range(known(first)?, known(last)?)),
             };
             params[index].dims.extend(slices.iter().map(Slice::extent));
             if !slices.iter().all(Slice::is_whole) {

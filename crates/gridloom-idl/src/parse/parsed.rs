@@ -25,7 +25,7 @@ pub(crate) struct ParsedParam {
     /// By dimension: the part that is sent, if only a part is.
     pub(crate) slices: Vec<Option<ParsedSlice>>,
     /// Its listed values.
-    pub(crate) values: Option<ParsedValues>,
+    pub(crate) values: Option<ParsedDomain>,
     /// The share of it that ranks other than the first receive.
     pub(crate) on_ranks: RankShare,
     pub(crate) place: Position,
@@ -33,13 +33,13 @@ pub(crate) struct ParsedParam {
 
 /// The values that a parameter may have.
 #[derive(Clone)]
-pub(crate) enum ParsedValues {
+pub(crate) enum ParsedDomain {
     Letters(String),
     Range(ParsedExpr, ParsedExpr),
 }
 
 /// Shared data that a function gets or puts.
-pub(crate) struct ParsedUse {
+pub(crate) struct ParsedDataUse {
     pub(crate) does: UseKind,
     /// With expressions in braces.
     pub(crate) name: String,

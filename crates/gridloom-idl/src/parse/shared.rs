@@ -5,14 +5,14 @@ use gridloom_base::limits::REPLICAS_MAX;
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
 use super::parse_expression;
-use super::parsed::ParsedUse;
+use super::parsed::ParsedDataUse;
 use crate::expr::eval::Use;
 use crate::signature::{BaseType, Param};
 use crate::uses::{NamePart, Retention, SharedUse, UseKind, split};
 
 impl Parser<'_> {
     /// Parses the text after `Gets`, `Puts` or `Replaces`.
-    pub(super) fn parsed_use(&mut self, word: &str, place: Position) -> Result<ParsedUse, IdlError> {
+    pub(super) fn parsed_use(&mut self, word: &str, place: Position) -> Result<ParsedDataUse, IdlError> {
         let does = UseKind::of_word(word).expect("the caller has seen one of these");
         self.mark("(")?;
         let name = match self.next()? {
@@ -31,7 +31,7 @@ impl Parser<'_> {
             self.parse_retention(does, &mut kept)?;
         }
         self.mark(")")?;
-        Ok(ParsedUse { does, name, place, size_bytes, kept })
+        Ok(ParsedDataUse { does, name, place, size_bytes, kept })
     }
 
     /// Parses `durable`, `replicas 2` or `method swarm` of data that are put.
@@ -65,7 +65,7 @@ impl Parser<'_> {
     /// Resolves a use, now that the parameters are known.
     pub(super) fn shared_use(
         &self,
-        parsed: &ParsedUse,
+        parsed: &ParsedDataUse,
         params: &[Param],
         names: &[String],
     ) -> Result<SharedUse, IdlError> {

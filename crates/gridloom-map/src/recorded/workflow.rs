@@ -51,12 +51,12 @@ pub struct File {
 
 #[derive(Deserialize)]
 struct Text {
-    tasks: Vec<TaskText>,
+    tasks: Vec<JsonTask>,
     files: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]
-struct TaskText {
+struct JsonTask {
     id: String,
     #[serde(default)]
     name: String,

@@ -30,7 +30,7 @@ fn keeps_contract(name: &str, outline: &Outline, grid: &GridView) -> Plan {
 
 /// The table without `exhaustive`, which is for tiny graphs only, and with small budgets, since each heuristic maps many graphs.
 fn fast() -> impl Iterator<Item = &'static str> {
-    let name = |entry: &'static Entry| match entry.name {
+    let name = |entry: &'static HeuristicEntry| match entry.name {
         "exhaustive" => None,
         "branch-and-bound" => Some("branch-and-bound[nodes=300]"),
         "auto" => Some("auto[steps=100000]"),

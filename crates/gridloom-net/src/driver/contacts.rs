@@ -19,7 +19,7 @@ use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::FrameError;
 use gridloom_channel::{
-    Body, Buffers, Channel, FrameLimits, Inbound, Key, Keys, Kind, Outbound, ReadOutcome, WireVersion,
+    Body, Buffers, Channel, FrameLimits, Key, Keys, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion,
 };
 use gridloom_core::node::{Input, LogLine};
 use mio::event::Event as Readiness;
@@ -281,7 +281,7 @@ impl Connections {
     }
 
     /// Reads once and hands out the received bytes; the caller returns them with [`Contacts::put_back`].
-    pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<ReadOutcome>, Inbound)> {
+    pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<ReadOutcome>, ReceiveBuffer)> {
         let channel = &mut self.connections.get_mut(&token)?.channel;
         Some((channel.fill(&mut self.buffers), std::mem::take(&mut channel.inbound)))
     }
@@ -294,7 +294,7 @@ impl Connections {
     /// Returns the next frame of the received bytes.
     pub(super) fn next<'a>(
         &mut self,
-        inbound: &'a mut Inbound,
+        inbound: &'a mut ReceiveBuffer,
         stage: Stage,
     ) -> Result<Option<(Kind, Body<'a>)>, FrameError> {
         let limits = if matches!(stage, Stage::Up(_)) { FrameLimits::CONTROL } else { HANDSHAKE_LIMITS };
@@ -311,7 +311,7 @@ impl Connections {
     pub(super) fn put_back(
         &mut self,
         token: usize,
-        mut inbound: Inbound,
+        mut inbound: ReceiveBuffer,
         filled: io::Result<ReadOutcome>,
         closing: bool,
     ) -> bool {

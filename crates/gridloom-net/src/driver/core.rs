@@ -19,7 +19,7 @@ use std::sync::Arc;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time};
 use gridloom_channel::frame::{self, DataHeader};
-use gridloom_channel::{Inbound, Kind};
+use gridloom_channel::{Kind, ReceiveBuffer};
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
@@ -354,7 +354,7 @@ impl Core {
     }
 
     /// Handles the completely received frames. Either side may end the connection meanwhile.
-    fn handle_frames(&mut self, token: usize, inbound: &mut Inbound) {
+    fn handle_frames(&mut self, token: usize, inbound: &mut ReceiveBuffer) {
         while let Some(stage) = self.contacts.stage(token) {
             let bulk = match self.contacts.next(inbound, stage) {
                 Ok(None) => return,

@@ -32,7 +32,7 @@ use crate::transport::emulated_sites::EmulatedLinks;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, wire_version};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
-use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamEnd};
+use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
 use crate::transport::outgoing::{OutgoingLane, STACK_BYTES};
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
@@ -330,7 +330,7 @@ impl Streams {
         if let Err(error) = prepare_blocking(&socket) {
             let link = peer.link;
             self.log(warning("a bulk connection cannot be used").peer(&hello.name).why(error));
-            return self.stream_ended(link, hello.stream, 0, StreamEnd::Ended);
+            return self.stream_ended(link, hello.stream, 0, StreamOutcome::Ended);
         }
         if purpose == Purpose::BulkReceive {
             if let Some(outgoing) = peer.outgoing.of(hello.stream) {
@@ -352,13 +352,13 @@ impl Streams {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
             inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until, |_| 1) {
                 Ok(((socket, _), keys)) => Notice::Opened { link, stream, socket: (socket, keys) },
-                Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended },
+                Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended },
             });
         };
         let thread = thread::Builder::new().name("open bulk".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, open) {
             self.log(warning("cannot start a thread to open a bulk connection").why(error));
-            self.stream_ended(link, stream, 0, StreamEnd::Ended);
+            self.stream_ended(link, stream, 0, StreamOutcome::Ended);
         }
     }
 
@@ -377,7 +377,7 @@ impl Streams {
             (Ok(closer), None) => Closer::Tcp(closer).close(),
             (Err(error), _) => {
                 self.log(warning("cannot start a thread to receive from a peer").peer(link.peer).why(error));
-                self.stream_ended(link, stream, 0, StreamEnd::Ended);
+                self.stream_ended(link, stream, 0, StreamOutcome::Ended);
             }
         }
     }
@@ -443,15 +443,15 @@ impl Streams {
         }
     }
 
-    fn stream_ended(&mut self, link: Link, stream: u64, serial: u64, end: StreamEnd) {
+    fn stream_ended(&mut self, link: Link, stream: u64, serial: u64, end: StreamOutcome) {
         if !self.is_up(link) {
             return;
         }
         self.peers.get_mut(&link.peer).expect("it is up").incoming.remove(&stream);
         match end {
-            StreamEnd::Fault(fault) => return self.news.push_back(StreamUpdate::Lose(link, fault)),
-            StreamEnd::Corrupted(part) => self.on_corrupted(link, part),
-            StreamEnd::Ended => {}
+            StreamOutcome::Fault(fault) => return self.news.push_back(StreamUpdate::Lose(link, fault)),
+            StreamOutcome::Corrupted(part) => self.on_corrupted(link, part),
+            StreamOutcome::Ended => {}
         }
         self.aside(link.peer, WorldMessage::StreamEnded { stream, serial });
     }

@@ -242,14 +242,14 @@ impl Jobs {
         while let Some(front) = self.backlog.front() {
             let (kind, object) = (front.kind, front.task.object());
             let place = match object {
-                None => self.slot_for(kind).map(Place::Slot),
-                Some(object) => self.can_run_method(object).then_some(Place::Object(object)),
+                None => self.slot_for(kind).map(TaskPlace::Slot),
+                Some(object) => self.can_run_method(object).then_some(TaskPlace::Object(object)),
             };
             let Some(place) = place else { return };
             let pending = self.backlog.pop_front().expect("its front was just looked at");
             let worker = match place {
-                Place::Slot(slot) => self.worker_of(slot, kind),
-                Place::Object(object) => match self.worker_of_object(object, &pending) {
+                TaskPlace::Slot(slot) => self.worker_of(slot, kind),
+                TaskPlace::Object(object) => match self.worker_of_object(object, &pending) {
                     Ok(worker) => worker,
                     Err(lost) => {
                         self.end(pending.task.id, Err(lost), 0);
@@ -391,7 +391,7 @@ impl Jobs {
 }
 
 /// Where a task runs.
-enum Place {
+enum TaskPlace {
     Slot(usize),
     Object(ObjectId),
 }

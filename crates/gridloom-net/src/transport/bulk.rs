@@ -25,7 +25,7 @@ use gridloom_channel::{Key, WireVersion, frame};
 use gridloom_core::node::Role;
 use serde::de::DeserializeOwned;
 
-use super::notice::{CorruptedPart, Inbox, Link, Notice, StreamEnd};
+use super::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
 use super::stripes::{PartBoundary, Stripes};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, Resume};
 use crate::payload::Payload;
@@ -129,7 +129,7 @@ impl Receiver {
     }
 
     /// Calls `receive` with the last serial number until it fails; it receives what follows and returns its serial.
-    pub fn run(&self, mut receive: impl FnMut(u64) -> Result<u64, StreamEnd>) {
+    pub fn run(&self, mut receive: impl FnMut(u64) -> Result<u64, StreamOutcome>) {
         let mut serial = 0;
         let end = loop {
             match receive(serial) {
@@ -137,7 +137,7 @@ impl Receiver {
                 Err(end) => break end,
             }
         };
-        if let StreamEnd::Corrupted(Some(part)) = &end {
+        if let StreamOutcome::Corrupted(Some(part)) = &end {
             // This node reports that datum itself.
             serial = part.serial;
         }
@@ -156,7 +156,7 @@ impl Receiver {
         self.inbox.post(Notice::Discarded { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
     }
 
-    fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamEnd> {
+    fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamOutcome> {
         let header = read_header(stream, tagger, self.wire_version)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
@@ -223,7 +223,7 @@ impl Receiver {
         (stream, tagger): (&mut Stripes, &mut Tagger),
         header: &CargoHeader,
         mut filler: Filler,
-    ) -> Result<Payload, StreamEnd> {
+    ) -> Result<Payload, StreamOutcome> {
         let (size_bytes, mut filled) = (header.size_bytes, header.resume_from_byte());
         let part_bytes = part_bytes(header);
         let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
@@ -306,10 +306,10 @@ fn discard_rest(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader)
 }
 
 /// Returns the end of a stream for an error in the part that starts at this byte of a datum.
-fn changed_part(error: io::Error, header: &CargoHeader, from_byte: u64) -> StreamEnd {
-    match (header.cargo.datum(), StreamEnd::from(error)) {
-        (Some(datum), StreamEnd::Corrupted(_)) => {
-            StreamEnd::Corrupted(Some(CorruptedPart { serial: header.serial, datum, from_byte }))
+fn changed_part(error: io::Error, header: &CargoHeader, from_byte: u64) -> StreamOutcome {
+    match (header.cargo.datum(), StreamOutcome::from(error)) {
+        (Some(datum), StreamOutcome::Corrupted(_)) => {
+            StreamOutcome::Corrupted(Some(CorruptedPart { serial: header.serial, datum, from_byte }))
         }
         (_, end) => end,
     }

@@ -22,7 +22,7 @@ use gridloom_base::limits::{
     SITE_DELAY_SECONDS_MAX, SITE_NAME_BYTES_MAX, SITE_RATE_MIN, SITE_RATE_WITHOUT_LIMIT, SITE_WAITING_BYTES,
 };
 use gridloom_base::{Fnv, Time};
-use gridloom_process::filter::{Direction, FilterSpec, FilterTimes};
+use gridloom_process::filter::{FilterSpec, FilterTimes, PeerPair};
 
 use super::CONTROL_BACKLOG_BYTES_MAX;
 
@@ -55,7 +55,7 @@ impl Site {
                 "site '{name}': a name has 1 to {SITE_NAME_BYTES_MAX} letters, digits, '-', '_' and '.'"
             ));
         }
-        let mut times = FilterTimes::new(&filters, Direction { from: 0, to: 0 })?;
+        let mut times = FilterTimes::new(&filters, PeerPair { from: 0, to: 0 })?;
         let seconds = times.delay_ns_max() as f64 / 1e9;
         if seconds > SITE_DELAY_SECONDS_MAX {
             return Err(format!(
@@ -162,7 +162,7 @@ impl EmulatedLink {
         site.name.bytes().chain([0]).chain(to.bytes()).for_each(|byte| number.byte(byte));
         let number = number.0 as u32;
         let times = |filters: &[FilterSpec]| {
-            FilterTimes::new(filters, Direction { from: number, to: 0 }).expect("made with the site")
+            FilterTimes::new(filters, PeerPair { from: number, to: 0 }).expect("made with the site")
         };
         let mut probe = times(&site.filters);
         let ns = probe.departure(Time::ZERO, SITE_RATE_MIN as usize).0.max(1) as f64;
@@ -184,7 +184,7 @@ impl EmulatedLink {
 
     /// Returns the delays of one connection, which preserve its order; `lane` distinguishes connections.
     pub(crate) fn delays(self: &Arc<EmulatedLink>, lane: u32) -> Delays {
-        let pair = Direction { from: self.number, to: lane };
+        let pair = PeerPair { from: self.number, to: lane };
         Delays { way: self.clone(), times: FilterTimes::new(&self.filters, pair).expect("made with the site") }
     }
 

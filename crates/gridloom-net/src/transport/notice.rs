@@ -27,7 +27,7 @@ pub struct Link {
 
 /// How a receiving stream ended.
 #[derive(Debug)]
-pub enum StreamEnd {
+pub enum StreamOutcome {
     /// The peer or the network ended it.
     Ended,
     /// The received bytes are not those that were sent; with the affected part of the datum, if known.
@@ -46,12 +46,12 @@ pub struct CorruptedPart {
     pub from_byte: u64,
 }
 
-impl From<io::Error> for StreamEnd {
-    fn from(error: io::Error) -> StreamEnd {
+impl From<io::Error> for StreamOutcome {
+    fn from(error: io::Error) -> StreamOutcome {
         match error.kind() {
-            io::ErrorKind::InvalidData if TagMismatch::is(&error) => StreamEnd::Corrupted(None),
-            io::ErrorKind::InvalidData => StreamEnd::Fault(error.to_string()),
-            _ => StreamEnd::Ended,
+            io::ErrorKind::InvalidData if TagMismatch::is(&error) => StreamOutcome::Corrupted(None),
+            io::ErrorKind::InvalidData => StreamOutcome::Fault(error.to_string()),
+            _ => StreamOutcome::Ended,
         }
     }
 }
@@ -105,7 +105,7 @@ pub enum Notice {
         stream: u64,
         /// Serial number of the last datum received, whether intact or corrupted; 0 if none.
         serial: u64,
-        end: StreamEnd,
+        end: StreamOutcome,
     },
     /// A datum cannot be sent.
     SendFailed { link: Link, datum: DatumId, why: String },

@@ -255,9 +255,9 @@ pub(crate) fn relabelled(meta: &Meta, wanted: Option<Order>) -> Meta {
 
 /// Mappings of the server's memory, kept until the server asks to forget them.
 #[derive(Default)]
-pub(super) struct Cache(BTreeMap<u64, Cached>);
+pub(super) struct Cache(BTreeMap<u64, CachedMapping>);
 
-pub(super) struct Cached {
+pub(super) struct CachedMapping {
     fd: OwnedFd,
     len: u64,
     readable: Option<Arc<Mapping>>,
@@ -266,7 +266,7 @@ pub(super) struct Cached {
 
 impl Cache {
     pub(super) fn learn(&mut self, key: u64, fd: OwnedFd, len: u64) {
-        self.0.insert(key, Cached { fd, len, readable: None, writable: None });
+        self.0.insert(key, CachedMapping { fd, len, readable: None, writable: None });
     }
 
     pub(super) fn forget(&mut self, key: u64) {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread;
 
-use gridloom_conformance::process::{Body, CASES, Case};
+use gridloom_conformance::process::{CASES, Case, ProcessBody};
 use gridloom_net::identity::Secret;
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
 use gridloom_process::{Incoming, ProcessMessage, ProcessSpec, ProcessWorld};
@@ -37,7 +37,7 @@ fn run((name, case): &Case, number: u8, by: By) {
                 configs.map(|config| NetProcess::new(config, secret.clone()).unwrap()).collect()
             }
         };
-        let run = |(mut world, body): (NetProcess, Body)| thread::spawn(move || body(&mut world));
+        let run = |(mut world, body): (NetProcess, ProcessBody)| thread::spawn(move || body(&mut world));
         let threads: Vec<_> = worlds.into_iter().zip(bodies).map(run).collect();
         for thread in threads {
             thread.join().unwrap();

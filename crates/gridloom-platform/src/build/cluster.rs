@@ -10,7 +10,7 @@ use crate::element::{HostId, LinkId, Sharing};
 use crate::error::PlatformError;
 use crate::route::dragonfly::{Dragonfly, Shape};
 use crate::route::fat_tree::FatTree;
-use crate::route::leaves::{Cabling, Leaves};
+use crate::route::leaves::{Leaves, LinkFactory};
 use crate::route::point::ZoneId;
 use crate::route::routing::{Routing, Spoke};
 use crate::route::torus::{self, Torus};
@@ -181,7 +181,7 @@ struct LinkBuilder<'a, 'c> {
     builder: &'a mut PlatformBuilder,
 }
 
-impl Cabling for LinkBuilder<'_, '_> {
+impl LinkFactory for LinkBuilder<'_, '_> {
     fn cable(&mut self, name: &str, cables: usize) -> Result<(LinkId, LinkId), PlatformError> {
         self.cluster.add_cable(self.builder, name, cables)
     }

@@ -7,4 +7,4 @@ pub(crate) mod xml;
 pub(crate) mod xml_cluster;
 
 /// Reads another file, by its name relative to this one.
-pub(crate) type Load<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+pub(crate) type FileReader<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;

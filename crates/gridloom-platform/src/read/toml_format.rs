@@ -53,7 +53,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Load;
+use super::FileReader;
 use super::toml_tree::{Table, TomlValue, with_document};
 use crate::build::cluster::FlatCluster;
 use crate::build::zones::routing_named;
@@ -67,7 +67,7 @@ use crate::route::routing::{Routing, Spoke};
 use crate::units;
 
 /// Parses a platform from TOML text.
-pub(crate) fn parse(text: &str, load: &mut Load<'_>) -> Result<Platform, PlatformError> {
+pub(crate) fn parse(text: &str, load: &mut FileReader<'_>) -> Result<Platform, PlatformError> {
     with_document(text, |root| {
         let mut reader = TomlReader { builder: PlatformBuilder::new(), gateways: BTreeMap::new() };
         reader.read(root, load)?;
@@ -82,7 +82,7 @@ struct TomlReader {
 }
 
 impl TomlReader {
-    fn read(&mut self, root: Table<'_>, load: &mut Load<'_>) -> Result<(), PlatformError> {
+    fn read(&mut self, root: Table<'_>, load: &mut FileReader<'_>) -> Result<(), PlatformError> {
         root.allow(&["routing", "host", "router", "link", "cluster", "star", "route", "connect", "profile", "config"])?;
         if let Some(value) = root.get("config") {
             for (key, setting) in value.table("config")?.entries() {
@@ -267,7 +267,7 @@ impl TomlReader {
         route.located(self.builder.add_route_in(ROOT, spec))
     }
 
-    fn profile(&mut self, table: Table<'_>, load: &mut Load<'_>) -> Result<(), PlatformError> {
+    fn profile(&mut self, table: Table<'_>, load: &mut FileReader<'_>) -> Result<(), PlatformError> {
         table.allow(&["host", "link", "kind", "events", "file", "loop_after"])?;
         let targets = match (table.get("host"), table.get("link")) {
             (Some(name), None) => {

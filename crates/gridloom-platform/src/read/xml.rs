@@ -6,7 +6,7 @@
 //!
 //! Elements may be used before the line that defines them, because routes are read last.
 
-use super::Load;
+use super::FileReader;
 use super::tree::{self, Element, count, sharing};
 use super::xml_cluster as cluster;
 use crate::build::zones::routing_named;
@@ -22,7 +22,7 @@ use crate::units;
 /// A file being read.
 pub(crate) struct XmlReader<'d, 'l> {
     pub builder: PlatformBuilder,
-    load: &'l mut Load<'l>,
+    load: &'l mut FileReader<'l>,
     /// Elements that name others, with the zone that contains them.
     routes: Vec<(ZoneId, &'d Element)>,
     /// `trace` elements by id.
@@ -31,7 +31,7 @@ pub(crate) struct XmlReader<'d, 'l> {
 }
 
 /// Parses a platform from XML text.
-pub(crate) fn parse<'l>(text: &str, load: &'l mut Load<'l>) -> Result<Platform, PlatformError> {
+pub(crate) fn parse<'l>(text: &str, load: &'l mut FileReader<'l>) -> Result<Platform, PlatformError> {
     let root = tree::parse(text)?;
     if root.name != "platform" {
         return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));

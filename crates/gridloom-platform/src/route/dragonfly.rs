@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use super::leaves::{Cabling, Leaves};
+use super::leaves::{Leaves, LinkFactory};
 use crate::element::{ELEMENTS_MAX, LinkId};
 use crate::error::PlatformError;
 
@@ -176,7 +176,7 @@ impl Dragonfly {
         leaves: Leaves,
         hosts: usize,
         laid: &mut usize,
-        cabling: &mut dyn Cabling,
+        cabling: &mut dyn LinkFactory,
     ) -> Result<Dragonfly, PlatformError> {
         // Numbered downwards from twice the number of hosts, like switches of fat trees.
         let numbers = (0..shape.groups * shape.chassis * shape.blades).map(|blade| 2 * hosts - 1 - blade);

@@ -8,7 +8,7 @@
 //! (2010), in the shape of SimGrid 4.1. Its numbering of switches and cables appears in the names of the links.
 //! As in SimGrid, names are unique only for the first fat tree of a platform; a second one is rejected.
 
-use super::leaves::{Cabling, Leaves};
+use super::leaves::{Leaves, LinkFactory};
 use crate::element::LinkId;
 use crate::error::PlatformError;
 
@@ -97,7 +97,7 @@ impl FatTree {
         &mut self,
         leaves: Leaves,
         hosts: usize,
-        cabling: &mut dyn Cabling,
+        cabling: &mut dyn LinkFactory,
     ) -> Result<(), PlatformError> {
         self.leaves = leaves;
         self.make_nodes(hosts, cabling)?;
@@ -126,7 +126,7 @@ impl FatTree {
     }
 
     /// Creates leaves and switches with their labels, not yet joined.
-    fn make_nodes(&mut self, hosts: usize, cabling: &mut dyn Cabling) -> Result<(), PlatformError> {
+    fn make_nodes(&mut self, hosts: usize, cabling: &mut dyn LinkFactory) -> Result<(), PlatformError> {
         let levels = self.children.len();
         let mut switch = 2 * hosts;
         for level in 0..=levels {
@@ -164,7 +164,7 @@ impl FatTree {
     }
 
     /// Joins every node to its parents.
-    fn make_cables(&mut self, cabling: &mut dyn Cabling) -> Result<(), PlatformError> {
+    fn make_cables(&mut self, cabling: &mut dyn LinkFactory) -> Result<(), PlatformError> {
         let levels = self.children.len();
         let starts: Vec<usize> = (0..=levels + 1).map(|l| self.nodes.partition_point(|node| node.level < l)).collect();
         let mut number = 0;

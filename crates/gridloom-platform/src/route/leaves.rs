@@ -7,7 +7,7 @@ use crate::element::LinkId;
 use crate::error::PlatformError;
 
 /// Creates the links of one cluster, with its names and speeds.
-pub(crate) trait Cabling {
+pub(crate) trait LinkFactory {
     /// Creates a link of `cables` parallel cables, in both directions.
     fn cable(&mut self, name: &str, cables: usize) -> Result<(LinkId, LinkId), PlatformError>;
     /// Creates the limiter of the host or switch of that number, if the cluster has limiters.

@@ -12,7 +12,7 @@
 //! Source: dimension-order routing (Dally and Seitz, "Deadlock-Free Message Routing in Multiprocessor Interconnection
 //! Networks", 1987), with the choices of SimGrid 4.1. The names of links are Gridloom's.
 
-use super::leaves::{Cabling, Leaves};
+use super::leaves::{Leaves, LinkFactory};
 use crate::element::{ELEMENTS_MAX, LinkId};
 use crate::error::PlatformError;
 
@@ -34,7 +34,7 @@ impl Torus {
         leaves: Leaves,
         hosts: usize,
         id: &str,
-        cabling: &mut dyn Cabling,
+        cabling: &mut dyn LinkFactory,
     ) -> Result<Torus, PlatformError> {
         let mut links = Vec::with_capacity(hosts * sizes.len());
         for at in 0..hosts {

@@ -113,7 +113,7 @@ pub struct FilterKind {
     /// An example of its syntax, with a value if it takes one.
     pub example: &'static str,
     /// Creates the filter from its value.
-    make: fn(&str, Direction) -> FilterResult,
+    make: fn(&str, PeerPair) -> FilterResult,
 }
 
 /// All filters, in their usual order in a chain.
@@ -121,7 +121,7 @@ pub const FILTERS: &[FilterKind] = &[compress::KIND, rate::KIND, stripe::KIND, d
 
 /// The direction of received messages: the numbers of the sender and of the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Direction {
+pub struct PeerPair {
     pub from: u32,
     pub to: u32,
 }
@@ -135,7 +135,7 @@ pub struct FilterSpec {
 }
 
 impl FilterSpec {
-    fn make(&self, pair: Direction) -> FilterResult {
+    fn make(&self, pair: PeerPair) -> FilterResult {
         let kind = FILTERS.iter().find(|kind| kind.name == self.name).expect("named by a kind");
         (kind.make)(&self.value, pair).map_err(|why| format!("{self}: {why}"))
     }
@@ -167,7 +167,7 @@ impl FromStr for FilterSpec {
             ));
         }
         let spec = FilterSpec { name: kind.name.into(), value: value.into() };
-        spec.make(Direction { from: 0, to: 0 })?;
+        spec.make(PeerPair { from: 0, to: 0 })?;
         Ok(spec)
     }
 }
@@ -205,7 +205,7 @@ pub struct FilterChain {
 
 impl FilterChain {
     /// Creates the filters. `pair` is the direction of received messages.
-    pub fn new(specs: &[FilterSpec], pair: Direction) -> FilterChain {
+    pub fn new(specs: &[FilterSpec], pair: PeerPair) -> FilterChain {
         let filters = specs.iter().map(|spec| spec.make(pair).expect("made when it was parsed"));
         let filters: Vec<Box<dyn Filter>> = filters.collect();
         FilterChain { paces: filters.iter().any(|filter| filter.delays_sending()), filters, last: Time::ZERO }

@@ -44,7 +44,7 @@ impl Filter for Rate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Direction, FilterChain};
+    use super::super::{FilterChain, PeerPair};
     use gridloom_base::limits::FILTER_AHEAD_NS;
     use gridloom_base::time::SECOND_NS;
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn letters_take_their_time_one_after_the_other() {
-        let pair = Direction { from: 0, to: 1 };
+        let pair = PeerPair { from: 0, to: 1 };
         let mut chain = FilterChain::new(&["rate=1kBps".parse().unwrap()], pair);
         let offered: Vec<u64> = (0..3).map(|_| chain.send(Time(SECOND_NS), vec![7; 500]).1.0).collect();
         assert_eq!(offered, [3, 4, 5].map(|halves| halves * SECOND_NS / 2 - FILTER_AHEAD_NS));

@@ -28,17 +28,17 @@ pub(super) const KIND: FilterKind = FilterKind {
     make: |value, _| {
         let (least, most) = STRIPES;
         match value.parse() {
-            Ok(connections) if (least..=most).contains(&connections) => Ok(Box::new(Stripe { connections })),
+            Ok(connections) if (least..=most).contains(&connections) => Ok(Box::new(StripeFilter { connections })),
             Ok(_) | Err(_) => Err(format!("expected {least} to {most} connections")),
         }
     },
 };
 
-struct Stripe {
+struct StripeFilter {
     connections: usize,
 }
 
-impl Filter for Stripe {
+impl Filter for StripeFilter {
     fn connections(&self) -> usize {
         self.connections
     }

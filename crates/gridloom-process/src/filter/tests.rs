@@ -5,7 +5,7 @@ use gridloom_base::time::MILLISECOND_NS;
 
 use super::*;
 
-const PAIR: Direction = Direction { from: 0, to: 1 };
+const PAIR: PeerPair = PeerPair { from: 0, to: 1 };
 
 fn spec(text: &str) -> FilterSpec {
     text.parse().unwrap()

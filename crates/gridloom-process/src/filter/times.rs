@@ -2,7 +2,7 @@
 
 use gridloom_base::Time;
 
-use super::{Direction, Filter, FilterSpec};
+use super::{Filter, FilterSpec, PeerPair};
 
 /// The filters of one direction or of a part of it. Streams that share a rate share one instance; each sequence with
 /// its own order has one of its own.
@@ -15,7 +15,7 @@ pub struct FilterTimes {
 impl FilterTimes {
     /// # Errors
     /// If one of the filters changes bytes or spreads messages over connections.
-    pub fn new(specs: &[FilterSpec], pair: Direction) -> Result<FilterTimes, String> {
+    pub fn new(specs: &[FilterSpec], pair: PeerPair) -> Result<FilterTimes, String> {
         let made = specs.iter().map(|spec| {
             let filter = spec.make(pair).expect("made when it was parsed");
             let allowed = "only rate, delay and jitter are allowed between sites";
@@ -54,15 +54,15 @@ mod tests {
     #[test]
     fn bytes_leave_at_the_rate_and_are_due_later_in_their_order() {
         let specs = ["rate=1MB/s", "delay=16ms", "jitter=5ms"].map(|text| text.parse().unwrap());
-        let mut times = FilterTimes::new(&specs, Direction { from: 0, to: 1 }).unwrap();
+        let mut times = FilterTimes::new(&specs, PeerPair { from: 0, to: 1 }).unwrap();
         assert_eq!(times.delay_ns_max(), 21 * MILLISECOND_NS);
         let left: Vec<Time> = (0..3).map(|_| times.departure(Time::ZERO, 1000)).collect();
         assert_eq!(left, [1, 2, 3].map(|ms| Time(ms * MILLISECOND_NS)));
         let due: Vec<Time> = left.iter().map(|left| times.delivery(*left)).collect();
         assert!(due.is_sorted() && left.iter().zip(&due).all(|(left, due)| *due >= *left + 16 * MILLISECOND_NS));
-        let changing = FilterTimes::new(&["compress".parse().unwrap()], Direction { from: 0, to: 1 }).err().unwrap();
+        let changing = FilterTimes::new(&["compress".parse().unwrap()], PeerPair { from: 0, to: 1 }).err().unwrap();
         assert!(changing.starts_with("filter compress changes bytes"));
-        let several = FilterTimes::new(&["stripe=2".parse().unwrap()], Direction { from: 0, to: 1 }).err().unwrap();
+        let several = FilterTimes::new(&["stripe=2".parse().unwrap()], PeerPair { from: 0, to: 1 }).err().unwrap();
         assert!(several.starts_with("filter stripe=2 is for messages"));
     }
 }

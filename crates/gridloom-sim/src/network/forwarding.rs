@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, NodeId, Parts};
+use gridloom_base::{DatumId, NodeId, PartSizes};
 
 use super::cargo::Cargo;
 use super::partials::ReceivedPart;
@@ -40,7 +40,7 @@ pub(super) struct BulkCargo {
 
 impl BulkCargo {
     /// Returns the size of its next stretch with `left_bytes` left; 0 if it must wait.
-    pub(super) fn stretch_bytes(&self, left_bytes: u64, parts: Parts) -> u64 {
+    pub(super) fn stretch_bytes(&self, left_bytes: u64, parts: PartSizes) -> u64 {
         let part_bytes = parts.part_bytes(self.cargo.size_bytes());
         let is_first = left_bytes == self.flow_bytes();
         match (self.may_pass && is_first, self.is_incoming) {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use gridloom_base::limits::FORWARDS_MAX;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, NodeId, Parts, Time};
+use gridloom_base::{DatumId, NodeId, PartSizes, Time};
 use gridloom_flow::ActionId;
 use gridloom_platform::HostId;
 
@@ -96,12 +96,12 @@ pub(crate) struct Links {
     made: u64,
     pub(super) incoming: IncomingData,
     pub(super) partials: Partials,
-    parts: Parts,
+    parts: PartSizes,
 }
 
 impl Links {
     /// Creates links without connections. Large data are sent in these parts.
-    pub(crate) fn new(parts: Parts) -> Links {
+    pub(crate) fn new(parts: PartSizes) -> Links {
         Links {
             ends: BTreeMap::new(),
             made: 0,

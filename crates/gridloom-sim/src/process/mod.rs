@@ -21,6 +21,6 @@ pub use gridloom_stacks::{STACK_BYTES, StackKind};
 pub use id::ProcessId;
 pub use measures::{BlockCharges, MeasuredBlock};
 pub use runner::{Body, BodyFactory, Deadlock, Runner, Waiting};
-pub use table::Idle;
+pub use table::IdlePeriod;
 pub(crate) use table::Processes;
 pub use world::SimProcess;

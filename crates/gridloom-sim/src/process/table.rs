@@ -30,7 +30,7 @@ pub(crate) enum Wait {
 
 /// The period in which nothing but time limits of processes has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Idle {
+pub struct IdlePeriod {
     /// When anything else last happened.
     pub since: Time,
     /// Number of time limits that have expired since then.
@@ -45,7 +45,7 @@ pub(crate) struct Processes {
     clients: BTreeMap<NodeId, ProcessId>,
     /// Restarted processes that have no stack yet, each with the process that it replaces.
     restarted: Vec<(ProcessId, ProcessId)>,
-    idle: Idle,
+    idle: IdlePeriod,
     measures: Option<Box<dyn BlockCharges>>,
     /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
     reference_flops: f64,
@@ -183,13 +183,13 @@ impl Processes {
         self.ready.pop_front()
     }
 
-    pub(crate) fn idle(&self) -> Idle {
+    pub(crate) fn idle(&self) -> IdlePeriod {
         self.idle
     }
 
     /// Records that something other than a time limit has happened.
     pub(crate) fn note_activity(&mut self, now: Time) {
-        self.idle = Idle { since: now, limits: 0 };
+        self.idle = IdlePeriod { since: now, limits: 0 };
     }
 
     /// Blocks a process. `what` describes what it waits for if it is an event from outside. Returns the number of this wait.
@@ -230,7 +230,7 @@ impl Processes {
         if !process.wait.as_ref().is_some_and(is_it) {
             return;
         }
-        self.idle = Idle { since: kernel.now(), limits: 0 };
+        self.idle = IdlePeriod { since: kernel.now(), limits: 0 };
         if process.is_stopped {
             process.is_due = true;
             return;
@@ -253,7 +253,7 @@ impl Processes {
         let idle = self.idle;
         self.wake_if(kernel, id, |_| true);
         if is_limit {
-            self.idle = Idle { limits: idle.limits + 1, ..idle };
+            self.idle = IdlePeriod { limits: idle.limits + 1, ..idle };
         }
     }
 

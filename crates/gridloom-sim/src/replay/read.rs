@@ -63,7 +63,7 @@ struct Reader {
     hosts: Vec<(f64, u32)>,
     host_names: BTreeMap<String, HostIndex>,
     links: Vec<Link>,
-    link_names: BTreeMap<String, Directions>,
+    link_names: BTreeMap<String, LinkDirections>,
     routes: BTreeMap<(HostIndex, HostIndex), Route>,
     profiles: Vec<Profile>,
     activities: Vec<Activity>,
@@ -71,7 +71,7 @@ struct Reader {
 }
 
 #[derive(Clone, Copy)]
-enum Directions {
+enum LinkDirections {
     One(LinkIndex),
     Two { up: LinkIndex, down: LinkIndex },
 }
@@ -142,15 +142,15 @@ impl Reader {
             let latency_s = self.fields.number(&link, &place, "latency", TIME, None);
             let mut one = |name: String, policy| add(&mut self.links, name, bandwidth, latency_s, policy);
             let directions = match link.get("policy").and_then(Value::as_str) {
-                Some("SHARED") => Directions::One(one(name.clone(), LinkPolicy::Shared)),
-                Some("FATPIPE") => Directions::One(one(name.clone(), LinkPolicy::FatPipe)),
-                Some("SPLITDUPLEX") => Directions::Two {
+                Some("SHARED") => LinkDirections::One(one(name.clone(), LinkPolicy::Shared)),
+                Some("FATPIPE") => LinkDirections::One(one(name.clone(), LinkPolicy::FatPipe)),
+                Some("SPLITDUPLEX") => LinkDirections::Two {
                     up: one(format!("{name}:UP"), LinkPolicy::Shared),
                     down: one(format!("{name}:DOWN"), LinkPolicy::Shared),
                 },
                 Some(_) | None => {
                     self.fields.note(format!("{place}.policy: expected SHARED, FATPIPE or SPLITDUPLEX"));
-                    Directions::One(one(name.clone(), LinkPolicy::Shared))
+                    LinkDirections::One(one(name.clone(), LinkPolicy::Shared))
                 }
             };
             if self.link_names.insert(name.clone(), directions).is_some() {
@@ -231,9 +231,9 @@ impl Reader {
                 return Vec::new();
             }
         };
-        match self.link_names.get(element).copied().or_else(|| self.one_direction(element).map(Directions::One)) {
-            Some(Directions::One(link)) => vec![make(link)],
-            Some(Directions::Two { up, down }) => vec![make(up), make(down)],
+        match self.link_names.get(element).copied().or_else(|| self.one_direction(element).map(LinkDirections::One)) {
+            Some(LinkDirections::One(link)) => vec![make(link)],
+            Some(LinkDirections::Two { up, down }) => vec![make(up), make(down)],
             None => {
                 self.unknown("link", element, &format!("{place}.element"));
                 Vec::new()
@@ -358,8 +358,8 @@ impl Reader {
     /// Returns the link that a route names: `NAME`, or `NAME:UP` and `NAME:DOWN` of a split-duplex link.
     fn direction(&mut self, name: &str, place: &str) -> LinkIndex {
         match self.link_names.get(name) {
-            Some(Directions::One(link)) => *link,
-            Some(Directions::Two { up, .. }) => {
+            Some(LinkDirections::One(link)) => *link,
+            Some(LinkDirections::Two { up, .. }) => {
                 self.fields.note(format!("{place}: link '{name}' is split-duplex: write {name}:UP or {name}:DOWN"));
                 *up
             }
@@ -373,8 +373,8 @@ impl Reader {
     fn one_direction(&self, name: &str) -> Option<LinkIndex> {
         let (name, direction) = name.rsplit_once(':')?;
         match (self.link_names.get(name)?, direction) {
-            (Directions::Two { up, .. }, "UP") => Some(*up),
-            (Directions::Two { down, .. }, "DOWN") => Some(*down),
+            (LinkDirections::Two { up, .. }, "UP") => Some(*up),
+            (LinkDirections::Two { down, .. }, "DOWN") => Some(*down),
             _ => None,
         }
     }
@@ -384,8 +384,8 @@ impl Reader {
         let name = &self.links[link.0 as usize].name;
         // The two directions of a split-duplex link are adjacent.
         match name.rsplit_once(':').and_then(|(name, direction)| Some((self.link_names.get(name)?, direction))) {
-            Some((Directions::Two { down, .. }, "UP")) => *down,
-            Some((Directions::Two { up, .. }, "DOWN")) => *up,
+            Some((LinkDirections::Two { down, .. }, "UP")) => *down,
+            Some((LinkDirections::Two { up, .. }, "DOWN")) => *up,
             _ => link,
         }
     }

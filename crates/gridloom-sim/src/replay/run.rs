@@ -50,7 +50,7 @@ pub fn run(scenario: &Scenario, reach: Reach) -> Vec<ActivityResult> {
     for (number, activity) in scenario.activities.iter().enumerate() {
         activity.after.iter().for_each(|before| run.followers[*before].push(number));
         if activity.after.is_empty() {
-            run.starts.push(Reverse(Start { date_s: activity.start_s, number }));
+            run.starts.push(Reverse(ActivityStart { date_s: activity.start_s, number }));
         }
     }
     run.finish();
@@ -65,7 +65,7 @@ struct Run<'a> {
     /// Number of activities for which each one waits, and the activities that wait for each.
     waits: Vec<usize>,
     followers: Vec<Vec<usize>>,
-    starts: BinaryHeap<Reverse<Start>>,
+    starts: BinaryHeap<Reverse<ActivityStart>>,
     /// Number of the activity that each action executes, by slot.
     activity_of: Vec<usize>,
 }
@@ -113,7 +113,7 @@ impl Run<'_> {
                 self.waits[follower] -= 1;
                 if self.waits[follower] == 0 {
                     let date_s = self.scenario.activities[follower].start_s.max(date_s);
-                    self.starts.push(Reverse(Start { date_s, number: follower }));
+                    self.starts.push(Reverse(ActivityStart { date_s, number: follower }));
                 }
             }
         }
@@ -179,21 +179,21 @@ impl Run<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Start {
+struct ActivityStart {
     date_s: f64,
     number: usize,
 }
 
-impl Eq for Start {}
+impl Eq for ActivityStart {}
 
-impl PartialOrd for Start {
-    fn partial_cmp(&self, other: &Start) -> Option<std::cmp::Ordering> {
+impl PartialOrd for ActivityStart {
+    fn partial_cmp(&self, other: &ActivityStart) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Start {
-    fn cmp(&self, other: &Start) -> std::cmp::Ordering {
+impl Ord for ActivityStart {
+    fn cmp(&self, other: &ActivityStart) -> std::cmp::Ordering {
         self.date_s.total_cmp(&other.date_s).then(self.number.cmp(&other.number))
     }
 }

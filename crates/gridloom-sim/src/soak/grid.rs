@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, Meta, NodeId, Parts, SplitMix64, Time};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, PartSizes, SplitMix64, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
@@ -22,7 +22,7 @@ use crate::simulation::{SimConfig, Simulation};
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 
 /// The larger arrays of the workload have several parts, so that servers forward them while receiving them.
-const PARTS: Parts = Parts { least_bytes: 768, most_bytes: 12 << 10 };
+const PARTS: PartSizes = PartSizes { least_bytes: 768, most_bytes: 12 << 10 };
 
 /// Returns the functions and methods.
 fn offered() -> Vec<Definition> {

@@ -13,7 +13,7 @@ use gridloom_core::graph::{Argument, CallOptions, CopyLifetime, Output, Task, Ta
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DataMessage, DirectoryToAgent,
     LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration, ServerToCatalog, StoredVersion,
-    Supply, TaskReport, TaskToClient, TaskToServer, Timing,
+    Supply, TaskReport, TaskTimes, TaskToClient, TaskToServer,
 };
 use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_map::{MappingMethod, Outline, OutlineDatum, OutlineTask};
@@ -197,7 +197,7 @@ impl MaliciousClient {
             9 => self.impersonate(),
             10 => {
                 let outcome = Err(TaskError::Cancelled);
-                let timing = Timing { run_ns: u64::MAX, age_ns: u64::MAX };
+                let timing = TaskTimes { run_ns: u64::MAX, age_ns: u64::MAX };
                 let reports = vec![TaskReport { task: self.task_id(), outcome, timing }];
                 TaskToClient::TasksEnded { reports, transfers: Vec::new(), other_tasks: u32::MAX }.into()
             }

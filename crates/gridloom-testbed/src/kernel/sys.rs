@@ -55,7 +55,7 @@ pub struct PacketRing {
 unsafe impl Send for PacketRing {}
 
 /// A packet in the ring.
-pub struct Slot<'a> {
+pub struct RingPacket<'a> {
     /// Offload header, then the Ethernet frame.
     pub bytes: &'a [u8],
     /// Time at which the kernel received it, on the time-of-day clock, in nanoseconds.
@@ -111,7 +111,7 @@ impl PacketRing {
     }
 
     /// Passes the oldest packet to `read` and returns its slot to the kernel; `None` if there is none.
-    pub fn receive<R>(&mut self, read: impl FnOnce(Slot<'_>) -> R) -> Option<R> {
+    pub fn receive<R>(&mut self, read: impl FnOnce(RingPacket<'_>) -> R) -> Option<R> {
         // SAFETY: `next` is below `slots`, so the header is within the mapping; slots are aligned to 2048 bytes.
         let header = unsafe { self.memory.add(self.next * self.slot_bytes).cast::<libc::tpacket2_hdr>() };
         // SAFETY: the field is inside the header; the kernel and this process change it in turn, hence the atomic.
@@ -128,7 +128,7 @@ impl PacketRing {
             (header, std::slice::from_raw_parts(self.memory.add(self.next * self.slot_bytes + start), length))
         };
         let realtime_ns = i128::from(header.tp_sec) * 1_000_000_000 + i128::from(header.tp_nsec);
-        let result = read(Slot { bytes, realtime_ns, is_cut: header.tp_len > header.tp_snaplen });
+        let result = read(RingPacket { bytes, realtime_ns, is_cut: header.tp_len > header.tp_snaplen });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.slots;
         Some(result)

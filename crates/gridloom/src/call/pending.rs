@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::call::CallLimits;
+use gridloom_core::call::CallTimeouts;
 use gridloom_core::graph::{CallOptions, Task};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
@@ -67,7 +67,7 @@ impl PendingCall {
             expect_call_backs(session, id, callee)?;
         }
         let to_ns = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let limits = CallLimits {
+        let limits = CallTimeouts {
             whole_ns: limit.map(to_ns),
             arguments_ns: transfers.arguments.map(to_ns),
             results_ns: transfers.results.map(to_ns),

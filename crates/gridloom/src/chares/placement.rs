@@ -4,7 +4,7 @@ use gridloom_chare::{Elements, Pe};
 use gridloom_net::process::Gang;
 use gridloom_net::segment::room_for;
 use gridloom_net::worker::checkpoints;
-use gridloom_process::filter::{Direction, FilterChain, FilterSpec};
+use gridloom_process::filter::{FilterChain, FilterSpec, PeerPair};
 use serde::{Deserialize, Serialize};
 
 use super::options::{CheckpointOptions, InMemory, Resizing, Restart};
@@ -144,7 +144,7 @@ impl ElementPlacement {
         let site = |number: u32| self.elements[number as usize].1;
         let is_apart = site(element.0) != site(self.number);
         let filters = if is_apart { &self.filters[..] } else { &[] };
-        FilterChain::new(filters, Direction { from: element.0, to: self.number })
+        FilterChain::new(filters, PeerPair { from: element.0, to: self.number })
     }
 }
 

@@ -9,7 +9,7 @@ use super::drive::{ElementEnd, alone, one_of};
 use super::job::Job;
 use super::membership::Membership;
 use super::placement::{ELEMENT_FUNCTION, ElementPlacement, check_connections};
-use crate::process::{DEPLOY_VARIABLE, Main, Mains, Process, StackKind};
+use crate::process::{DEPLOY_VARIABLE, Main, Process, ProcessFunctions, StackKind};
 use crate::simulate::SimulateConfig;
 use crate::{Error, process};
 
@@ -100,7 +100,7 @@ pub fn run_on(
         }
         Ok(())
     });
-    process::run(&Mains::from([(ELEMENT_FUNCTION.to_string(), main)]), kind)?;
+    process::run(&ProcessFunctions::from([(ELEMENT_FUNCTION.to_string(), main)]), kind)?;
     let ended = ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(ended)
 }

@@ -18,7 +18,7 @@ const SAVED_BYTES_MAX: usize = 4096;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
+struct SavedDatum {
     inputs: Vec<String>,
     outputs: Vec<String>,
     modes: Vec<String>,
@@ -63,16 +63,16 @@ impl Datum {
         plain.fill(places, std::slice::from_ref(from))?;
         let bytes = plain.bytes()?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let saved: Saved = toml::from_str(text.trim_end_matches('\0'))
+        let saved: SavedDatum = toml::from_str(text.trim_end_matches('\0'))
             .map_err(|error| DataError::Invalid(format!("'{from}': {error}")))?;
         let known = (saved.program == program()).then(|| numbered(saved.datum)).flatten();
         known.map_or_else(|| Ok(Datum::managed(saved.description()?)), Ok)
     }
 
-    fn saved(&self) -> Result<Saved, DataError> {
+    fn saved(&self) -> Result<SavedDatum, DataError> {
         let managed = self.as_managed()?;
         let description = managed.description();
-        Ok(Saved {
+        Ok(SavedDatum {
             inputs: description.inputs().iter().map(Uri::to_string).collect(),
             outputs: description.outputs().iter().map(|(uri, _)| uri.to_string()).collect(),
             modes: description.outputs().iter().map(|(_, mode)| mode.to_string()).collect(),
@@ -93,7 +93,7 @@ fn program() -> String {
     format!("{first:016x}-{:08x}", std::process::id())
 }
 
-impl Saved {
+impl SavedDatum {
     fn description(&self) -> Result<Description, DataError> {
         let wrong = |what: &str, name: &str| DataError::Invalid(format!("'{name}' is not a {what} of data"));
         let mode = |name: &String| Mode::named(name).ok_or_else(|| wrong("mode", name));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use gridloom_base::Method;
-use gridloom_map::{DecidingFactor, Outcome, Problem, Step, StepKind, critical_path, explain};
+use gridloom_map::{CriticalPathStep, DecidingFactor, Outcome, Problem, StepKind, critical_path, explain};
 use serde::Serialize;
 
 use super::record::{Basis, PlanRecord, TaskRecord, bytes};
@@ -106,7 +106,7 @@ impl PlanRecord {
         self.critical_path().map_or_else(|_| BTreeSet::new(), |path| path.iter().filter_map(|step| step.task).collect())
     }
 
-    fn step_record(&self, step: &Step, problem: &Problem) -> StepRecord {
+    fn step_record(&self, step: &CriticalPathStep, problem: &Problem) -> StepRecord {
         let place = |node| problem.place(node).map_or("?", |place| problem.name(place));
         let (what, task) = match step.what {
             StepKind::Task(task) => {
@@ -122,7 +122,7 @@ impl PlanRecord {
                 (format!("{} from {from} to {to}{by}", datum_text(moved.datum, problem)), None)
             }
         };
-        let Step { start_s, end_s, waits_for_slot, .. } = *step;
+        let CriticalPathStep { start_s, end_s, waits_for_slot, .. } = *step;
         StepRecord { what, task, start_seconds: start_s, end_seconds: end_s, waits_for_slot }
     }
 

@@ -28,7 +28,7 @@ const UNREAD_LISTED_MAX: usize = 8;
 const ERROR_KIND: &str = "gridloom:error";
 
 /// The functions of a program, by name.
-pub type Mains = BTreeMap<String, Main>;
+pub type ProcessFunctions = BTreeMap<String, Main>;
 
 /// A process's function.
 pub type Main = Arc<dyn Fn(Process) -> Result<(), Error> + Send + Sync>;

@@ -55,8 +55,8 @@ mod typed;
 mod types;
 
 pub use crate::simulate::{ArgumentCheck, Deployment};
-pub use calls::{Main, Mains, Measure, Process};
-pub use gridloom_base::Levels;
+pub use calls::{Main, Measure, Process, ProcessFunctions};
+pub use gridloom_base::LogLevels;
 pub use gridloom_process::{Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, TimerNumber};
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
 pub(crate) use run::config_from_environment;

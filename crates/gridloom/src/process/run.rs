@@ -18,7 +18,7 @@ use gridloom_sim::{SimConfig, Simulation};
 use super::measures::{Recorder, Replay};
 use super::settings::read_once;
 use super::threads::{ThreadBody, run_threads};
-use super::{Main, Mains, Process};
+use super::{Main, Process, ProcessFunctions};
 use crate::simulate::{ArgumentCheck, Deployment, SharedSimGrid, spec, unknown_function};
 use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
@@ -46,7 +46,7 @@ pub struct RunReport {
 /// # Errors
 /// If neither command started this program; if the deployment does not fit; in simulation also if the processes are in
 /// a deadlock, or one fails.
-pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
+pub fn run(mains: &ProcessFunctions, kind: StackKind) -> Result<RunReport, Error> {
     run_checked(mains, kind, &|_| Ok(()))
 }
 
@@ -55,7 +55,7 @@ pub fn run(mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
 ///
 /// # Errors
 /// As for [`run`], and if some arguments do not fit.
-pub fn run_checked(mains: &Mains, kind: StackKind, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
+pub fn run_checked(mains: &ProcessFunctions, kind: StackKind, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
     read_once()?;
     if let Some(config) = config_from_environment()? {
         if kind == StackKind::Thread && !config.threads.is_empty() {
@@ -83,7 +83,7 @@ pub(crate) fn config_from_environment() -> Result<Option<ProcessConfig>, Error> 
     serde_json::from_str(&text).map(Some).map_err(wrong)
 }
 
-fn run_real(mains: &Mains, config: ProcessConfig, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
+fn run_real(mains: &ProcessFunctions, config: ProcessConfig, fits: ArgumentCheck<'_>) -> Result<RunReport, Error> {
     if let Some(file) = std::env::var_os(CHECK_VARIABLE) {
         Deployment::read(Path::new(&file))?.check_program(mains, fits)?;
     }
@@ -139,13 +139,13 @@ fn processors_to_use(threads: usize) -> Result<Vec<Option<usize>>, Error> {
 ///
 /// # Errors
 /// As for [`run`].
-pub fn simulate(config: &SimulateConfig, mains: &Mains, kind: StackKind) -> Result<RunReport, Error> {
+pub fn simulate(config: &SimulateConfig, mains: &ProcessFunctions, kind: StackKind) -> Result<RunReport, Error> {
     simulate_checked(config, mains, kind, &|_| Ok(()))
 }
 
 fn simulate_checked(
     config: &SimulateConfig,
-    mains: &Mains,
+    mains: &ProcessFunctions,
     kind: StackKind,
     fits: ArgumentCheck<'_>,
 ) -> Result<RunReport, Error> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::{Level, Levels};
+use gridloom_base::{Level, LogLevels};
 
 use crate::Error;
 
@@ -19,14 +19,14 @@ const PREFIX: &str = "GRIDLOOM_SET_";
 struct Settings {
     file: BTreeMap<String, String>,
     command_line: BTreeMap<String, String>,
-    levels: Levels,
+    levels: LogLevels,
     are_read: bool,
 }
 
 static SETTINGS: Mutex<Settings> = Mutex::new(Settings {
     file: BTreeMap::new(),
     command_line: BTreeMap::new(),
-    levels: Levels::DEFAULT,
+    levels: LogLevels::DEFAULT,
     are_read: false,
 });
 
@@ -70,7 +70,7 @@ fn read(words: &[String]) -> Result<Vec<String>, String> {
     });
     let named = with_settings(|settings| settings.command_line.get("log").cloned());
     let levels = options.log.or(named).or_else(|| std::env::var(LOG_VARIABLE).ok()).or_else(|| setting("log"));
-    let levels = levels.map_or_else(|| Ok(Levels::default()), |text| Levels::read(&text))?;
+    let levels = levels.map_or_else(|| Ok(LogLevels::default()), |text| LogLevels::read(&text))?;
     with_settings(|settings| settings.levels = levels);
     Ok(options.others)
 }

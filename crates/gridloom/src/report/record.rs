@@ -57,7 +57,7 @@ pub struct GroupProgress {
 
 /// A session's record of a task.
 #[derive(Debug)]
-struct TaskInfo {
+struct SessionTask {
     function: String,
     reads: Vec<DatumId>,
 }
@@ -65,7 +65,7 @@ struct TaskInfo {
 /// A session's record of a group.
 #[derive(Debug)]
 pub(crate) struct GroupRecord {
-    tasks: BTreeMap<TaskId, TaskInfo>,
+    tasks: BTreeMap<TaskId, SessionTask>,
     plans: Vec<(Time, PlanRecord)>,
     homes: ReturnTransfers,
     /// Where its tasks run according to the latest plan.
@@ -114,16 +114,16 @@ impl ReturnTransfers {
     }
 }
 
-impl TaskInfo {
-    fn of(task: &graph::Task) -> TaskInfo {
-        TaskInfo { function: task.name().to_string(), reads: task.inputs().collect() }
+impl SessionTask {
+    fn of(task: &graph::Task) -> SessionTask {
+        SessionTask { function: task.name().to_string(), reads: task.inputs().collect() }
     }
 }
 
 impl GroupRecord {
     pub(crate) fn of(group: &graph::Group) -> GroupRecord {
         GroupRecord {
-            tasks: group.tasks.iter().map(|task| (task.id, TaskInfo::of(task))).collect(),
+            tasks: group.tasks.iter().map(|task| (task.id, SessionTask::of(task))).collect(),
             plans: Vec::new(),
             homes: ReturnTransfers::default(),
             servers: BTreeMap::new(),

@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The agent's knowledge of a shared name: see [`SharedData::explain`].
 #[derive(Clone, Debug)]
-pub struct SharedExplanation {
+pub struct SharedDataReport {
     /// The latest one first.
     pub versions: Vec<VersionReport>,
     /// Servers that are not stateless and have no copy of the current version, by name: from where each fetches it, or would
@@ -21,7 +21,7 @@ pub struct SharedExplanation {
     names: BTreeMap<NodeId, String>,
 }
 
-impl SharedExplanation {
+impl SharedDataReport {
     /// Returns the name of a server.
     pub fn name_of(&self, server: NodeId) -> String {
         self.names.get(&server).cloned().unwrap_or_else(|| server.to_string())
@@ -34,7 +34,7 @@ impl SharedData<'_> {
     ///
     /// # Errors
     /// [`Error::Name`] if the name is unknown or invalid, or there is no agent.
-    pub fn explain(&self, name: &str) -> Result<SharedExplanation, Error> {
+    pub fn explain(&self, name: &str) -> Result<SharedDataReport, Error> {
         let mut copies: Vec<CopyReport> = Vec::new();
         loop {
             let after = copies.last().map(|last| last.server);
@@ -45,7 +45,7 @@ impl SharedData<'_> {
             copies.extend(more);
             if !has_more {
                 let names = self.0.state().directory.names().clone();
-                let mut explained = SharedExplanation { versions, copies: Vec::new(), names };
+                let mut explained = SharedDataReport { versions, copies: Vec::new(), names };
                 copies.sort_by_cached_key(|one| explained.name_of(one.server));
                 explained.copies = copies;
                 return Ok(explained);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_layout::{Abi, Graph, Header, Receiver, Value, parse};
+use gridloom_layout::{Abi, Graph, MessageParts, Receiver, Value, parse};
 use gridloom_process::ProcessMessage;
 use serde_json::{Map, Value as Json, json};
 
@@ -31,7 +31,7 @@ impl MessageDecoder {
 
     /// Decodes a typed message; `None` if its declaration is not known.
     fn typed(&mut self, letter: &ProcessMessage) -> Option<Json> {
-        let header = Header::parse(&letter.payload).ok().filter(|header| header.name() == &*letter.kind)?;
+        let header = MessageParts::parse(&letter.payload).ok().filter(|header| header.name() == &*letter.kind)?;
         let hash = header.hash();
         if let Some(text) = header.description().filter(|_| !self.receivers.contains_key(&hash))
             && self.receivers.len() < DECLARATIONS_MAX

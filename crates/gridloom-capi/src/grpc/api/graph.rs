@@ -6,7 +6,7 @@ use gridloom::Graph;
 
 use super::super::code::{Failed, Outcome, run};
 use super::super::library::{Library, library};
-use super::super::map::{self, Kind};
+use super::super::map::{self, BlockKind};
 use super::super::memory;
 use super::map::{CMapped, begin, optional};
 use super::plan::return_text;
@@ -23,7 +23,7 @@ pub unsafe extern "C-unwind" fn grpc_describe_begin_np(
     unsafe {
         begin(mapped, true, || {
             let name = memory::text(name, "the name of the graph")?;
-            map::begin_block(None, Kind::Described(name.to_string()))
+            map::begin_block(None, BlockKind::Described(name.to_string()))
         });
     }
 }

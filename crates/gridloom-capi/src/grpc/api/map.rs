@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
 use super::super::library::library;
-use super::super::map::{self, BlockReport, Kind, Phase};
+use super::super::map::{self, BlockKind, BlockReport, Phase};
 use super::super::memory;
 
 /// `grpc_mapped_np`: its first fields, which are all that the library uses.
@@ -32,7 +32,7 @@ pub unsafe extern "C-unwind" fn grpc_map_begin_np(
     _line: c_int,
 ) {
     // SAFETY: a C string or null, and memory of the macro's own variable, as the header requires.
-    unsafe { begin(mapped, false, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Called)) };
+    unsafe { begin(mapped, false, || map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Called)) };
 }
 
 /// See `grpc_plan.h`.
@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn grpc_plan_begin_np(
     _line: c_int,
 ) {
     // SAFETY: as above.
-    unsafe { begin(mapped, true, || map::begin_block(optional(heuristic, "the heuristic")?, Kind::Planned)) };
+    unsafe { begin(mapped, true, || map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Planned)) };
 }
 
 /// Returns a string that may be left out.

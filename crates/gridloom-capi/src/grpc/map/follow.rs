@@ -37,7 +37,7 @@ pub(super) struct SecondRun {
     /// Memory with results that stayed remote before, which the block wrote or gave up.
     touched: Vec<Range>,
     /// Sessions of calls that are not part of the plan, and the memory that they will write.
-    unplanned: Vec<UnplannedCall>,
+    unplanned: Vec<CallOutsidePlan>,
     /// For each declared result, whether it is sent to the client; and how many have been made.
     wanted: Vec<bool>,
     results: usize,
@@ -138,7 +138,7 @@ impl SecondRun {
             SubmittedCall::Apart { work, written, former } => {
                 let session = self.library.sessions.begin(work, origin);
                 written.iter().for_each(|(start, bytes)| self.drop_results(*start, *bytes));
-                self.unplanned.push(UnplannedCall { written, former, session: session.clone() });
+                self.unplanned.push(CallOutsidePlan { written, former, session: session.clone() });
                 self.calls.push(AwaitedCall::Session(session.clone()));
                 session
             }
@@ -303,11 +303,11 @@ impl SecondRun {
 
     /// Waits until sessions that deliver their results by themselves into that memory have done so.
     fn await_unplanned(&mut self, start: usize, bytes: usize) {
-        let meets = |apart: &mut UnplannedCall| {
+        let meets = |apart: &mut CallOutsidePlan| {
             apart.written.iter().any(|(first, size)| first + size > start && start + bytes > *first)
         };
-        let met: Vec<UnplannedCall> = self.unplanned.extract_if(.., meets).collect();
-        for UnplannedCall { former, session, .. } in met {
+        let met: Vec<CallOutsidePlan> = self.unplanned.extract_if(.., meets).collect();
+        for CallOutsidePlan { former, session, .. } in met {
             // Its wait and the block's end report how it ended. If it failed, the previous values are still there.
             if self.library.await_ended(&session).is_err() {
                 for part in former {
@@ -442,7 +442,7 @@ fn meet(part: &Part<Arc<MappedResult>>, start: usize, bytes: usize) -> bool {
 }
 
 /// A call that is not part of the plan and has not been waited for.
-struct UnplannedCall {
+struct CallOutsidePlan {
     written: Vec<Range>,
     /// The parts that were elsewhere in the memory that it overwrites.
     former: Vec<Part<Arc<MappedResult>>>,

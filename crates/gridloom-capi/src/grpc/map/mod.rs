@@ -40,7 +40,7 @@ pub(super) enum Phase {
 struct Block {
     library: Arc<Library>,
     heuristic: String,
-    kind: Kind,
+    kind: BlockKind,
     stage: Stage,
 }
 
@@ -51,7 +51,7 @@ enum Stage {
 
 /// How the calls that are discovered in a block are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     /// They are mapped and made.
     Called,
     /// They are only mapped.
@@ -174,14 +174,14 @@ fn no_block() -> Failed {
 }
 
 /// Begins a block. Returns 0 if the thread is already in one, which this block joins.
-pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
+pub(super) fn begin_block(heuristic: Option<&str>, kind: BlockKind) -> Outcome<u64> {
     if is_within()? {
         return match kind {
-            Kind::Called => Ok(0),
-            Kind::Planned => {
+            BlockKind::Called => Ok(0),
+            BlockKind::Planned => {
                 Err(Failed::other("grpc_plan is inside another block, which it cannot join; move it outside"))
             }
-            Kind::Described(name) => {
+            BlockKind::Described(name) => {
                 let text =
                     format!("grpc_describe(\"{name}\") is inside another block, which it cannot join; move it outside");
                 Err(Failed::other(text))
@@ -189,7 +189,7 @@ pub(super) fn begin_block(heuristic: Option<&str>, kind: Kind) -> Outcome<u64> {
         };
     }
     let library = library()?;
-    if let Kind::Described(name) = &kind {
+    if let BlockKind::Described(name) = &kind {
         check_name(name)?;
     }
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
@@ -205,7 +205,7 @@ pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u6
     let library = library()?;
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
     let run = SecondRun::new(&library, &heuristic, library.graphs.find(name)?.into());
-    Ok(open_block(Block { library, heuristic, kind: Kind::Called, stage: Stage::Mapped(run) }))
+    Ok(open_block(Block { library, heuristic, kind: BlockKind::Called, stage: Stage::Mapped(run) }))
 }
 
 /// True if the thread is in a block of the session.
@@ -243,16 +243,16 @@ pub(super) fn begin_second_run() -> bool {
         return false;
     };
     match kind {
-        Kind::Called => {
+        BlockKind::Called => {
             let run = SecondRun::new(&library, &heuristic, discovery.end());
             set_block(Some(Block { library, heuristic, kind, stage: Stage::Mapped(run) }));
             true
         }
-        Kind::Planned => {
+        BlockKind::Planned => {
             remember(planned(&library, &heuristic, &discovery.end()));
             false
         }
-        Kind::Described(name) => {
+        BlockKind::Described(name) => {
             remember(described(&library, &name, discovery.end()));
             false
         }
@@ -270,7 +270,7 @@ fn described(library: &Library, name: &str, discovered: FirstRunResult) -> Block
 /// Makes calls that are described from now on optional, or not.
 pub(super) fn describe_optional(is_optional: bool) -> Outcome<()> {
     let set = in_block(|block| match (&block.kind, &mut block.stage) {
-        (Kind::Described(_), Stage::Discovering(discovery)) => {
+        (BlockKind::Described(_), Stage::Discovering(discovery)) => {
             discovery.is_optional = is_optional;
             true
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use gridloom::SharedExplanation;
+use gridloom::SharedDataReport;
 use gridloom_base::{Escaped, Method, NodeId};
 use gridloom_core::data::{Verdict, VersionReport, VersionState};
 use gridloom_core::node::message::{CandidateReport, CopyReport, LinkBasis};
@@ -37,7 +37,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn to_json(name: &str, explained: &SharedExplanation) -> Value {
+fn to_json(name: &str, explained: &SharedDataReport) -> Value {
     let names = |nodes: &[NodeId]| -> Vec<String> { nodes.iter().map(|node| explained.name_of(*node)).collect() };
     let versions = explained.versions.iter().map(|one| {
         json!({
@@ -68,7 +68,7 @@ fn to_json(name: &str, explained: &SharedExplanation) -> Value {
     json!({ "name": name, "versions": versions, "servers_without": copies })
 }
 
-fn source_json(explained: &SharedExplanation, source: &CandidateReport) -> Value {
+fn source_json(explained: &SharedDataReport, source: &CandidateReport) -> Value {
     json!({
         "server": explained.name_of(source.from),
         "seconds": source.seconds,
@@ -107,7 +107,7 @@ fn basis(basis: LinkBasis) -> &'static str {
     }
 }
 
-fn page(name: &str, explained: &SharedExplanation) -> String {
+fn page(name: &str, explained: &SharedDataReport) -> String {
     let mut text = format!("{}\n", Escaped(name));
     explained.versions.iter().for_each(|version| text += &version_lines(explained, version));
     if explained.copies.is_empty() {
@@ -129,7 +129,7 @@ fn page(name: &str, explained: &SharedExplanation) -> String {
     text
 }
 
-fn version_lines(explained: &SharedExplanation, version: &VersionReport) -> String {
+fn version_lines(explained: &SharedDataReport, version: &VersionReport) -> String {
     let names = |nodes: &mut dyn Iterator<Item = &NodeId>| {
         nodes.map(|node| explained.name_of(*node)).collect::<Vec<_>>().join(", ")
     };
@@ -160,7 +160,7 @@ fn version_lines(explained: &SharedExplanation, version: &VersionReport) -> Stri
     text
 }
 
-fn copy_row(explained: &SharedExplanation, copy: &CopyReport) -> [String; 5] {
+fn copy_row(explained: &SharedDataReport, copy: &CopyReport) -> [String; 5] {
     let server = explained.name_of(copy.server);
     let Some(best) = copy.candidates.first() else {
         return [server, "-".into(), "-".into(), "-".into(), "no server that it can reach has it".into()];
@@ -177,7 +177,7 @@ fn link_text(link: LinkEstimate, of: LinkBasis) -> String {
 }
 
 /// Explains why the first source is chosen: the disadvantage of the second one.
-fn why(explained: &SharedExplanation, copy: &CopyReport) -> String {
+fn why(explained: &SharedDataReport, copy: &CopyReport) -> String {
     let best = &copy.candidates[0];
     let mut text = match (copy.is_in_transfer, copy.candidates.get(1)) {
         (true, None) => "it is being sent".to_string(),

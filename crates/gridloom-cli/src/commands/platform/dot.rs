@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use gridloom_platform::outline::{Arm, Member, Outline, OutlineLink, Shape};
+use gridloom_platform::outline::{Arm, Member, Outline, OutlineRoute, Shape};
 use gridloom_platform::{Host, HostId, LinkId, Platform, Sharing};
 
 use super::list::platform_cables;
@@ -252,7 +252,7 @@ impl Graph<'_> {
         }
     }
 
-    fn routes(&mut self, outline: &Outline, ways: &[OutlineLink], ends: &[End]) {
+    fn routes(&mut self, outline: &Outline, ways: &[OutlineRoute], ends: &[End]) {
         let mut link_nodes = BTreeMap::new();
         for way in unsplit(self.platform, outline, ways) {
             self.route(&mut link_nodes, ends[way.from], ends[way.to], &way.links, !way.is_bidirectional);
@@ -446,7 +446,7 @@ fn bypasses(platform: &Platform, outline: &Outline) -> Vec<String> {
 
 /// Returns the routes that no host or router splits. A member splits a route if the routes to and from it together
 /// cross the same links; these are drawn instead.
-fn unsplit<'a>(platform: &Platform, outline: &Outline, ways: &'a [OutlineLink]) -> Vec<&'a OutlineLink> {
+fn unsplit<'a>(platform: &Platform, outline: &Outline, ways: &'a [OutlineRoute]) -> Vec<&'a OutlineRoute> {
     let mut known: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
     for way in ways {
         let cables: Vec<&str> = way.links.iter().map(|link| platform.cable_name(*link)).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use gridloom::chart::short;
-use gridloom_platform::outline::{Arm, Member, Outline, OutlineLink, Shape};
+use gridloom_platform::outline::{Arm, Member, Outline, OutlineRoute, Shape};
 use gridloom_platform::{Host, HostId, LOOPBACK, Link, LinkId, Platform, Sharing};
 
 use crate::quantities::{cables, counted, from_to, roles, scaled};
@@ -149,7 +149,7 @@ fn given(lines: &mut Vec<String>, platform: &Platform, outline: &Outline, most: 
     let name = |member: usize| name_of(platform, &outline.members[member]);
     match &outline.shape {
         Shape::Routes { routes: ways, .. } => {
-            for OutlineLink { from, to, links, is_bidirectional: both_ways } in ways {
+            for OutlineRoute { from, to, links, is_bidirectional: both_ways } in ways {
                 let arrow = if *both_ways { "–" } else { "→" };
                 lines.push(format!("{} {arrow} {} over {}", name(*from), name(*to), over(links)));
             }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use gridloom_testbed::check::{self, PairCheck, TogetherCheck};
+use gridloom_testbed::check::{self, AllHostsCheck, PairCheck};
 use gridloom_testbed::control::{self, ReplyBody, Request};
 use gridloom_testbed::kernel::hosts::address;
 use gridloom_testbed::model::topology::{Topology, Tuning};
 use gridloom_testbed::report::Report;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
-use gridloom_testbed::tool::{Keeper, Testbed};
+use gridloom_testbed::tool::{CleanupProcess, Testbed};
 use serde_json::json;
 
 use super::supervisor_command;
@@ -44,7 +44,7 @@ pub fn run(options: &Check) -> Result<ExitCode> {
     let topology = Topology::new(&platform, &Tuning::default())?;
     let program = std::env::current_exe().context("this program's own path")?.display().to_string();
     let name = format!("check-{}", std::process::id());
-    let keeper = Keeper::start(&name, supervisor_command()?, None)?;
+    let keeper = CleanupProcess::start(&name, supervisor_command()?, None)?;
     let services = (0..topology.hosts.len()).map(|host| {
         let words = ["testbed".into(), "probe".into(), keeper.folder().display().to_string(), host.to_string()];
         let mut command = vec![program.clone()];
@@ -115,7 +115,7 @@ fn print_pair(pair: &PairCheck) -> Result<()> {
     ))
 }
 
-fn print_together(together: &TogetherCheck, forwarder: f64) -> Result<()> {
+fn print_together(together: &AllHostsCheck, forwarder: f64) -> Result<()> {
     print_line(&format!(
         "{} at once: {:.1} MB/s of {:.1} MB/s expected ({:+.1} %), forwarder busy {:.0} % of a core",
         together.flows,

@@ -15,7 +15,7 @@ use gridloom_testbed::model::topology::Tuning;
 use gridloom_testbed::signals::Signals;
 use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::{Launch, Spec, read_platform};
-use gridloom_testbed::tool::{Keeper, Testbed};
+use gridloom_testbed::tool::{CleanupProcess, Testbed};
 
 use super::run_supervisor;
 use super::speeds::{self, SpeedOptions, Speeds};
@@ -128,7 +128,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
             count(spec.services.len() - 1, "server")
         );
     }
-    let build = |keeper: Keeper, signals: &Signals| {
+    let build = |keeper: CleanupProcess, signals: &Signals| {
         let mut spec = spec;
         spec.processes = parts.deployed(&platform, &options.program, options.common.slower, keeper.folder());
         options.common.start(keeper, spec, &platform, options.quiet, signals)
@@ -147,7 +147,7 @@ pub fn up(options: &Up) -> Result<ExitCode> {
         );
     }
     let spec = options.common.spec(&platform, &parts, &[], false)?;
-    let build = |keeper: Keeper, signals: &Signals| {
+    let build = |keeper: CleanupProcess, signals: &Signals| {
         let testbed = options.common.start(keeper, spec, &platform, false, signals)?;
         print_line(&format!("testbed {} is up", options.common.name()))?;
         Ok(testbed)
@@ -179,7 +179,7 @@ impl Parts {
 impl Common {
     fn start(
         &self,
-        keeper: Keeper,
+        keeper: CleanupProcess,
         mut spec: Spec,
         platform: &Platform,
         quiet: bool,

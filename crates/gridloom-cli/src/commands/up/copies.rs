@@ -65,7 +65,7 @@ fn receive_in(
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(at)?;
     // Waits for a copy that is being received.
     let shared = lock(folder, FlockOperation::LockShared).with_context(at)?;
-    let known = Copy::find(folder, hash).with_context(at)?;
+    let known = FolderCopy::find(folder, hash).with_context(at)?;
     drop(shared);
     let mut damaged = Vec::new();
     for copy in &known {
@@ -87,7 +87,7 @@ fn receive_in(
     ensure!(hash_of(&archive) == hash, "the folder was not received completely: {} of {bytes} bytes", archive.len());
     // The lock is not held while the data arrive: a client that has died would block all others.
     let _lock = lock(folder, FlockOperation::LockExclusive).with_context(at)?;
-    let now = Copy::find(folder, hash).with_context(at)?;
+    let now = FolderCopy::find(folder, hash).with_context(at)?;
     // Another client may have sent it meanwhile.
     if let Some(brought) = now.into_iter().find(|copy| known.iter().all(|known| known.made != copy.made)) {
         touch(&folder.join(&brought.name)).with_context(at)?;
@@ -108,7 +108,7 @@ fn receive_in(
     Ok(ReceivedCopy { copy, was_there: false })
 }
 
-struct Copy {
+struct FolderCopy {
     name: String,
     made: CopyIdentity,
 }
@@ -125,9 +125,9 @@ impl CopyIdentity {
     }
 }
 
-impl Copy {
+impl FolderCopy {
     /// Returns the copies of one folder, the most recently used first.
-    fn find(folder: &Path, hash: &str) -> io::Result<Vec<Copy>> {
+    fn find(folder: &Path, hash: &str) -> io::Result<Vec<FolderCopy>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -135,7 +135,7 @@ impl Copy {
             // A host with the same home folder may have removed it meanwhile.
             let (Some(name), Ok(metadata)) = (name.to_str(), metadata) else { continue };
             if is_copy(name) && hash_in(name) == hash {
-                found.push((metadata.modified()?, Copy { name: name.into(), made: CopyIdentity::of(&metadata) }));
+                found.push((metadata.modified()?, FolderCopy { name: name.into(), made: CopyIdentity::of(&metadata) }));
             }
         }
         found.sort_by(|(one, copy), (other, another)| other.cmp(one).then_with(|| copy.name.cmp(&another.name)));
@@ -144,7 +144,7 @@ impl Copy {
 }
 
 /// Marks a copy as most recently used, so that nobody removes it. Returns whether it still exists.
-fn mark_used(folder: &Path, copy: &Copy) -> io::Result<bool> {
+fn mark_used(folder: &Path, copy: &FolderCopy) -> io::Result<bool> {
     let _lock = lock(folder, FlockOperation::LockShared)?;
     let path = folder.join(&copy.name);
     let is_there = path.symlink_metadata().is_ok_and(|metadata| CopyIdentity::of(&metadata) == copy.made);
@@ -156,8 +156,8 @@ fn mark_used(folder: &Path, copy: &Copy) -> io::Result<bool> {
 
 /// Renames the unpacked folder to the first free name, and returns this name. Removes `damaged` copies, except those
 /// that servers use.
-fn place(part: &Path, hash: &str, damaged: &[&Copy], used: &[String]) -> io::Result<String> {
-    let free = |copy: &&&Copy| !used.contains(&copy.name) && !is_in_use(&part.with_file_name(&copy.name));
+fn place(part: &Path, hash: &str, damaged: &[&FolderCopy], used: &[String]) -> io::Result<String> {
+    let free = |copy: &&&FolderCopy| !used.contains(&copy.name) && !is_in_use(&part.with_file_name(&copy.name));
     for copy in damaged.iter().filter(free) {
         // If this fails, the name is not free.
         let _ = remove(&part.with_file_name(&copy.name));

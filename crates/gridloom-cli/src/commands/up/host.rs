@@ -37,7 +37,8 @@ use super::plan::{AGENT, CPUS};
 use super::process::{Process, stop, wait_for};
 use super::python::{Environment, PythonError, PythonSpec};
 use super::request::{
-    Action, Answer, CODE, Launch, PartState, PythonCheck, Refusal, Reply, Request, Start, State, StayOptions, VERSION,
+    Action, Answer, CODE, Launch, PartState, PythonCheck, Refusal, Reply, Request, StartRequest, State, StayOptions,
+    VERSION,
 };
 use super::slurm::CPUS_VARIABLE;
 use super::wait_for_end::wait_and_drain;
@@ -107,7 +108,7 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<RunningParts>) -> Re
             return Ok(Reply::Python(found));
         }
         let host = LocalHost::open(&request)?;
-        if let Action::Start(Start { stay: Some(stay), parts, .. }) = &request.action {
+        if let Action::Start(StartRequest { stay: Some(stay), parts, .. }) = &request.action {
             let mut labels = Vec::new();
             for part in parts {
                 labels.extend(host.running(&part.label)?.is_none().then(|| part.label.clone()));
@@ -184,7 +185,7 @@ impl LocalHost {
     }
 
     /// Starts the parts one after the other, because the agent must run before a server. Stops at the first failure.
-    fn start(&self, start: &Start, pythons: Vec<Result<Option<FoundPython>>>) -> Result<Vec<PartState>> {
+    fn start(&self, start: &StartRequest, pythons: Vec<Result<Option<FoundPython>>>) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
         for (launch, python) in start.parts.iter().zip(pythons) {
             let state = match self.running(&launch.label)? {
@@ -205,7 +206,7 @@ impl LocalHost {
         Ok(states)
     }
 
-    fn start_one(&self, launch: &Launch, start: &Start, python: Option<FoundPython>) -> Result<PartState> {
+    fn start_one(&self, launch: &Launch, start: &StartRequest, python: Option<FoundPython>) -> Result<PartState> {
         python.iter().try_for_each(|(_, found)| found.check())?;
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
@@ -406,7 +407,7 @@ impl LocalHost {
 type FoundPython = (PathBuf, Environment);
 
 /// Returns the Python that runs the functions of a part.
-fn python_of(launch: &Launch, start: &Start) -> Result<Option<FoundPython>> {
+fn python_of(launch: &Launch, start: &StartRequest) -> Result<Option<FoundPython>> {
     let asked = launch.python.as_ref();
     asked.map(|asked| look(asked, launch.code.as_deref(), start.folder.as_deref())).transpose()
 }

@@ -52,7 +52,7 @@ use copies::ReceivedCopy;
 use fault::HostFailure;
 use plan::{AGENT, ConnectOptions, HostPlan, plan_file};
 use python::{Environment, INSPECT_TIMEOUT, PythonSpec, default_interpreter, skews};
-use request::{Action, CODE, Launch, PartState, PythonCheck, Start, State};
+use request::{Action, CODE, Launch, PartState, PythonCheck, StartRequest, State};
 use source::{HostsToStart, Source};
 use state::{Grid, Host};
 
@@ -404,7 +404,7 @@ impl GridStart<'_> {
     fn start(&self, host: &HostPlan, part: Option<Launch>) -> Result<Vec<PartState>, HostFailure> {
         let code = part.as_ref().and_then(|part| part.code.clone());
         let parts = part.into_iter().collect();
-        let start = Start {
+        let start = StartRequest {
             secret: self.secret.clone(),
             parts,
             folder: host.folder.clone(),

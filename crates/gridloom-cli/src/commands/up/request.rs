@@ -25,7 +25,7 @@ pub struct Request {
 /// The requested action.
 #[derive(Serialize, Deserialize)]
 pub enum Action {
-    Start(Start),
+    Start(StartRequest),
     /// Receive a folder of a program, unless a copy of that hash exists. An archive of `bytes` bytes follows the line.
     Receive {
         hash: String,
@@ -61,7 +61,7 @@ impl Action {
 
 /// Parts of the grid to start on one host.
 #[derive(Serialize, Deserialize)]
-pub struct Start {
+pub struct StartRequest {
     pub secret: String,
     pub parts: Vec<Launch>,
     /// Working directory; `None` for the user's home.

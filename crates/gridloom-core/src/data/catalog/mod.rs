@@ -30,7 +30,7 @@ use gridloom_base::{DatumId, Fnv, Meta, Method, NameError, NamedDatum, NodeId, P
 pub use reports::{VersionReport, VersionState};
 pub use updates::{CatalogUpdate, RequestId, Stored};
 use version::{Stage, Version};
-use waits::Waits;
+use waits::WaitingRequests;
 
 /// The contents of a put.
 #[derive(Clone, PartialEq, Debug)]
@@ -57,7 +57,7 @@ pub struct Catalog {
     placed: BTreeMap<NodeId, u64>,
     /// Current versions that too few servers keep.
     lacking: BTreeSet<DatumId>,
-    waits: Waits,
+    waits: WaitingRequests,
     /// True once every node that knew an earlier agent has had time to report to this one.
     is_settled: bool,
     /// Copies of data whose name no server has reported yet.
@@ -83,7 +83,7 @@ impl Catalog {
             by_client: BTreeSet::new(),
             placed: BTreeMap::new(),
             lacking: BTreeSet::new(),
-            waits: Waits::default(),
+            waits: WaitingRequests::default(),
             is_settled: false,
             unnamed_copies: BTreeSet::new(),
             early_readers: BTreeMap::new(),

@@ -8,12 +8,12 @@ use gridloom_base::{NameError, NodeId};
 use super::RequestId;
 
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct WaitingRequests {
     by_name: BTreeMap<String, BTreeSet<RequestId>>,
     names: BTreeMap<RequestId, String>,
 }
 
-impl Waits {
+impl WaitingRequests {
     pub(super) fn len(&self) -> usize {
         self.names.len()
     }

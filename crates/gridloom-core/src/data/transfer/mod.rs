@@ -178,7 +178,7 @@ impl DatumTransfers {
 
 /// Sets the verdict of each candidate and puts the best first.
 fn with_verdicts(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
-    let weighed = SourceThresholds::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.link)));
+    let weighed = SourceCutoffs::new(candidates.iter().map(|one| (one.source.end_s - now_s, one.link)));
     for one in &mut candidates {
         one.verdict = weighed.verdict(one.source.end_s - now_s, one.link);
     }
@@ -198,7 +198,7 @@ fn with_verdicts(now_s: f64, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 }
 
 /// The thresholds for sources.
-struct SourceThresholds {
+struct SourceCutoffs {
     /// Lowest latency among the sources that are not much too late.
     closest_s: f64,
     /// Earliest end among the close sources.
@@ -207,9 +207,9 @@ struct SourceThresholds {
     widest: f64,
 }
 
-impl SourceThresholds {
+impl SourceCutoffs {
     /// Computes the thresholds from the sources' ends, in seconds from now, and links.
-    fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> SourceThresholds {
+    fn new(sources: impl Iterator<Item = (f64, LinkEstimate)> + Clone) -> SourceCutoffs {
         let least = |values: &mut dyn Iterator<Item = f64>| values.min_by(f64::total_cmp).unwrap_or(0.0);
         let limit_s = CLOSE_TIME_FACTOR * least(&mut sources.clone().map(|(end_s, _)| end_s));
         let in_time = sources.clone().filter(|(end_s, _)| *end_s <= limit_s);
@@ -218,7 +218,7 @@ impl SourceThresholds {
         let earliest_s = least(&mut close.clone().map(|(end_s, _)| end_s));
         let wide = close.filter(|(end_s, _)| *end_s <= earliest_s * TIME_FACTOR_MAX);
         let widest = wide.map(|(_, way)| way.bandwidth).max_by(f64::total_cmp).unwrap_or(0.0);
-        SourceThresholds { closest_s, earliest_s, widest }
+        SourceCutoffs { closest_s, earliest_s, widest }
     }
 
     fn verdict(&self, end_s: f64, way: LinkEstimate) -> Verdict {

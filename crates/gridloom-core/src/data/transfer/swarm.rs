@@ -22,7 +22,7 @@ use gridloom_base::{Method, NodeId, SLICES, slice_bytes};
 use gridloom_perf::LinkEstimate;
 
 use super::{
-    BANDWIDTH_PART_MIN, DatumTransfers, Reader, Source, SourceThresholds, TIME_FACTOR_MAX, Verdict, is_close, tree,
+    BANDWIDTH_PART_MIN, DatumTransfers, Reader, Source, SourceCutoffs, TIME_FACTOR_MAX, Verdict, is_close, tree,
 };
 
 /// Smaller data are not sliced.
@@ -224,7 +224,7 @@ impl SliceTree<'_> {
     fn best(&self, server: NodeId, nodes: &mut dyn Iterator<Item = NodeId>) -> Option<Sender> {
         let all: Vec<Sender> = nodes.filter(|node| *node != server).map(|node| self.sender(node, server)).collect();
         let takes_s = |(source, _): &Sender| source.end_s - self.batch.now_s;
-        let weighed = SourceThresholds::new(all.iter().map(|sender| (takes_s(sender), sender.1)));
+        let weighed = SourceCutoffs::new(all.iter().map(|sender| (takes_s(sender), sender.1)));
         let best = all.iter().filter(|sender| weighed.verdict(takes_s(sender), sender.1) == Verdict::Taken);
         let is_leaf = |node| self.spread.source_of(node).is_some() && !self.inner.contains(&node);
         let rank = |source: &Source| (is_leaf(source.node), source.hops);

@@ -5,7 +5,7 @@ use super::{Client, mapping};
 use crate::call::{Call, LimitKind, Request};
 use crate::graph::Task;
 use crate::node::ClientTimer;
-use crate::node::message::{Supply, TaskReport, TaskToServer, Timing};
+use crate::node::message::{Supply, TaskReport, TaskTimes, TaskToServer};
 use crate::node::protocol::{Effect, Event};
 use gridloom_base::limits::{EAGER_BYTES_MAX, INTERRUPTIONS_MAX, TASK_ATTEMPTS_MAX};
 use gridloom_base::time::ns_to_seconds;
@@ -124,7 +124,7 @@ impl Client {
         for (datum, _) in &request.sources {
             out.push(Effect::DropDatum { datum: *datum });
         }
-        let report = TaskReport { task: request.task.id, outcome, timing: Timing { run_ns, age_ns: 0 } };
+        let report = TaskReport { task: request.task.id, outcome, timing: TaskTimes { run_ns, age_ns: 0 } };
         out.push(Effect::Emit(Event::TaskEnded { at: now, server: Some(server), report }));
         if request.deadline.is_some() {
             self.set_deadline(out);

@@ -30,7 +30,8 @@ mod supplies;
 
 use crate::call::{Calls, Request};
 use crate::node::message::{
-    DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToProber, Message, Purpose, TaskReport, TaskToServer, Timing,
+    DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToProber, Message, Purpose, TaskReport, TaskTimes,
+    TaskToServer,
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
@@ -252,7 +253,7 @@ impl Client {
     }
 
     fn emit_task_ended(&self, at: Time, server: Option<NodeId>, task: TaskId, error: TaskError, out: &mut Vec<Effect>) {
-        let report = TaskReport { task, outcome: Err(error), timing: Timing { run_ns: 0, age_ns: 0 } };
+        let report = TaskReport { task, outcome: Err(error), timing: TaskTimes { run_ns: 0, age_ns: 0 } };
         out.push(Effect::Emit(Event::TaskEnded { at, server, report }));
     }
 

@@ -40,7 +40,7 @@ pub use link::{LinkMessage, LinkToAgent, LinkToProber, ReceivedTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
 pub use output::{OutputLine, OutputPage, OutputQuery, short_name};
 pub use status::{ServerStatus, Stage, TaskStatus};
-pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskToClient, TaskToServer, Timing, TransferReport};
+pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskTimes, TaskToClient, TaskToServer, TransferReport};
 
 /// A message: one enum for each conversation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -130,7 +130,7 @@ pub enum SupplyFault {
 
 /// Measured times of a task.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Timing {
+pub struct TaskTimes {
     /// Nanoseconds from the start of the function to its end.
     pub run_ns: u64,
     /// Nanoseconds from the end of the function until this report was sent, from which the receiver computes the time of the end.
@@ -143,7 +143,7 @@ pub struct TaskReport {
     pub task: TaskId,
     /// Descriptions of its results, or the reason why there are none.
     pub outcome: Result<Vec<(DatumId, Meta)>, TaskError>,
-    pub timing: Timing,
+    pub timing: TaskTimes,
 }
 
 /// A measured transfer, reported by its receiver.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::send;
-use crate::node::message::{LinkToAgent, TaskReport, TaskToClient, Timing, TransferReport};
+use crate::node::message::{LinkToAgent, TaskReport, TaskTimes, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
 use crate::node::unreported::UnreportedTransfers;
 use gridloom_base::limits::{BLOCKERS_REPORTED_MAX, EAGER_BYTES_MAX};
@@ -62,7 +62,7 @@ impl Reports {
         out: &mut Vec<Effect>,
     ) {
         let transfers = self.take_transfers(now, client);
-        let report = TaskReport { task, outcome, timing: Timing { run_ns, age_ns: 0 } };
+        let report = TaskReport { task, outcome, timing: TaskTimes { run_ns, age_ns: 0 } };
         send(out, client, TaskToClient::TasksEnded { reports: vec![report], transfers, other_tasks: others });
     }
 

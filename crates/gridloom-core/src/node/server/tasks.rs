@@ -4,7 +4,7 @@ use super::admission::StallResolution;
 use super::learning::Call;
 use super::{EarlyEnd, Server, send};
 use crate::call::{OutputItem, TaskOutput};
-use crate::exec::{Entry, State};
+use crate::exec::{State, TaskEntry};
 use crate::graph::{Argument, Task, TaskKind};
 use crate::node::ServerTimer;
 use crate::node::message::{DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
@@ -309,7 +309,7 @@ impl Server {
         ServerStatus { tasks, count: count as u64, store_bytes }
     }
 
-    fn status_of(&self, now: Time, entry: &Entry) -> TaskStatus {
+    fn status_of(&self, now: Time, entry: &TaskEntry) -> TaskStatus {
         let stage = match entry.state {
             State::Running => Stage::Running,
             State::AwaitingCallback | State::AwaitingCalls => Stage::Paused,

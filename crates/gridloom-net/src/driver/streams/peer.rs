@@ -13,7 +13,7 @@ use gridloom_channel::{Keys, WireVersion};
 use crate::identity::Credentials;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
 use crate::transport::lanes::Lanes;
-use crate::transport::notice::{Inbox, Link, Notice, StreamEnd};
+use crate::transport::notice::{Inbox, Link, Notice, StreamOutcome};
 use crate::transport::shared::{Closer, LANES};
 use crate::transport::stripes::{Gathering, Stripe, Stripes};
 
@@ -114,7 +114,7 @@ pub(super) fn accept_local_handshake(
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {
-        inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamEnd::Ended });
+        inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended });
     }
     shaken?;
     admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())

@@ -86,14 +86,14 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_core::node::message::Timing;
+    use gridloom_core::node::message::TaskTimes;
 
     #[test]
     fn a_call_is_collected_once_and_results_of_one_given_up_are_dropped() {
         let client = NodeId(1);
         let (kept, given_up) = (TaskId { client, serial: 1 }, TaskId { client, serial: 2 });
         let made = DatumId { client, serial: 3 };
-        let ended = |task| TaskReport { task, outcome: Ok(Vec::new()), timing: Timing { run_ns: 0, age_ns: 0 } };
+        let ended = |task| TaskReport { task, outcome: Ok(Vec::new()), timing: TaskTimes { run_ns: 0, age_ns: 0 } };
         let mut calls = Calls::default();
         calls.begin(kept);
         calls.begin(given_up);

@@ -323,7 +323,7 @@ const LINES_MAX: usize = 10;
 mod tests {
     use super::*;
     use gridloom_core::graph::{Output, Task, TaskKind};
-    use gridloom_core::node::message::Timing;
+    use gridloom_core::node::message::TaskTimes;
 
     fn group(serial: u64) -> graph::Group {
         let client = NodeId(1);
@@ -342,7 +342,7 @@ mod tests {
 
     fn failed(task: TaskId) -> TaskReport {
         let error = TaskError::DeadlineExceeded { limit_seconds: 1.0 };
-        TaskReport { task, outcome: Err(error), timing: Timing { run_ns: 0, age_ns: 0 } }
+        TaskReport { task, outcome: Err(error), timing: TaskTimes { run_ns: 0, age_ns: 0 } }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Admission, AdmissionOutput, send};
 use crate::data::Origin;
-use crate::exec::{Entry, State};
+use crate::exec::{State, TaskEntry};
 use crate::graph::Task;
 use crate::node::message::DataMessage;
 use crate::node::protocol::Effect;
@@ -12,7 +12,7 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskId, Time};
 
 impl Admission {
     /// Removes and returns a task that has ended.
-    pub fn take_ended(&mut self, now: Time, id: TaskId) -> Option<Entry> {
+    pub fn take_ended(&mut self, now: Time, id: TaskId) -> Option<TaskEntry> {
         let entry = self.executor.remove(id)?;
         self.forget_sources(&entry.task);
         self.last_progress = now;
@@ -33,7 +33,7 @@ impl Admission {
     pub fn results_made(
         &mut self,
         now: Time,
-        entry: &Entry,
+        entry: &TaskEntry,
         results: &[(DatumId, Meta)],
         client: Option<NodeId>,
         out: &mut Vec<AdmissionOutput>,
@@ -74,7 +74,7 @@ impl Admission {
     }
 
     /// Removes a task that has ended from the readers of its inputs.
-    pub fn stop_reading(&mut self, now: Time, entry: &Entry, out: &mut Vec<AdmissionOutput>) {
+    pub fn stop_reading(&mut self, now: Time, entry: &TaskEntry, out: &mut Vec<AdmissionOutput>) {
         let inputs: BTreeSet<DatumId> = entry.task.inputs().collect();
         for datum in inputs {
             let is_done = self.replicas.remove_reader(datum, now);
@@ -131,7 +131,7 @@ impl Admission {
     fn remove_reader_of(
         &mut self,
         now: Time,
-        entry: &Entry,
+        entry: &TaskEntry,
         inputs: BTreeSet<DatumId>,
         out: &mut Vec<AdmissionOutput>,
     ) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::ServerConfig;
 use crate::data::{Evicted, Origin, Replicas};
-use crate::exec::{Entry, Executor, State};
+use crate::exec::{Executor, State, TaskEntry};
 use crate::graph::{CopyLifetime, Task, TaskKind};
 use crate::member::Members;
 use crate::node::message::Message;
@@ -103,11 +103,11 @@ impl Admission {
         self.executor.is_empty()
     }
 
-    pub(super) fn tasks(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &TaskEntry> {
         self.executor.tasks()
     }
 
-    pub(super) fn get(&self, id: TaskId) -> Option<&Entry> {
+    pub(super) fn get(&self, id: TaskId) -> Option<&TaskEntry> {
         self.executor.get(id)
     }
 
