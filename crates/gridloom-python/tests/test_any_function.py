@@ -217,7 +217,7 @@ def test_an_exception_that_does_not_pickle_is_told(grid):
     error = caught.value
     assert (error.kind, error.message) == ("ValueError", "no") and "in fail" in error.traceback
     assert error.function.endswith(".fail") and error.server.startswith("server-")
-    assert "RemoteError, as it cannot be pickled: TypeError: cannot pickle '_thread.lock' object" in str(error)
+    assert "RemoteError, because the exception cannot be pickled: TypeError: cannot pickle '_thread.lock' object" in str(error)
 
 
 def test_recursion_without_end(grid):

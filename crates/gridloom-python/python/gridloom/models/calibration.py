@@ -92,7 +92,7 @@ class Calibration:
         Jumps of the time.
     spread : float
         Largest spread of the calls of one size, as a part of their time.
-    calls, gave_way : int
+    calls, preempted : int
         Calls that were measured, and calls that were preempted by other work.
     seconds : float
         How long it took, seconds.
@@ -111,7 +111,7 @@ class Calibration:
     jumps: list[CalibrationJump]
     spread: float
     calls: int
-    gave_way: int
+    preempted: int
     seconds: float
     why: str | None
     failed: bool
@@ -157,5 +157,5 @@ def _calibration(record: dict[str, Any]) -> Calibration:
         for point in record.pop("points")
     ]
     jumps = [CalibrationJump(jump["from"], jump["to"], jump["error"]) for jump in record.pop("jumps")]
-    reached, failed = record.pop("is_reached"), record.pop("has_failed")
+    reached, failed = record.pop("reached_goal"), record.pop("has_failed")
     return Calibration(points=points, jumps=jumps, reached=reached, failed=failed, **record)

@@ -74,7 +74,7 @@ class Alternative:
         Name of that input; empty if there is none.
     makespan_seconds : float
         Makespan of the plan, seconds.
-    decides : str
+    deciding_part : str
         The largest difference from the task's own server (for that server: what takes longest): ``"inputs"``,
         ``"slots"`` or ``"run"``; or ``"behind"``, if the makespan differs because of later tasks, and not because of the end of
         this one.
@@ -88,7 +88,7 @@ class Alternative:
     start_seconds: float
     end_seconds: float
     makespan_seconds: float
-    decides: str
+    deciding_part: str
     cannot: str | None
 
 

@@ -226,6 +226,7 @@ class Grid(OfSession):
         fields = [field.name for field in dataclasses.fields(ServerInfo)]
         servers = []
         for server in self._raw.servers():
+            server["plain"] = server.pop("stateless")
             server["functions"] = sorted(name for name in server["functions"] if not name.startswith(f"{STREAM}."))
             servers.append(ServerInfo(**{name: server[name] for name in fields}))
         return servers
