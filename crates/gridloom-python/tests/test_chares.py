@@ -126,7 +126,7 @@ def test_a_reducer_of_the_program_s_own():
 def test_a_reducer_that_fails_ends_the_program_with_its_exception():
     with pytest.raises(ZeroDivisionError):
         ended(lambda job: job.array(Word, 2).begin(job.reducer(lambda one, other: 1 / 0)))
-    with pytest.raises(gl.ProcessError, match="reducer 3 is not known"):
+    with pytest.raises(gl.ProcessError, match="reducer 3 is not registered"):
         ended(lambda job: job.array(Word, 2).begin(chares.Reducer(3)))
 
 
@@ -187,7 +187,7 @@ def test_what_a_program_does_wrong():
         (gl.UsageError, "is no class derived from", lambda job: job.array(dict, 1)),
         (gl.ProcessError, "the program can never end", lambda job: job.array(Keeper, 1)),
         (gl.ProcessError, r"array Keeper has no chare \(5\)", lambda job: job.array(Keeper, 2)[5].tell()),
-        (gl.ProcessError, "puts (.*) on element 7, and there are 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
+        (gl.ProcessError, "puts (.*) on element 7, but there are only 1", lambda job: job.array(Keeper, 2, placement=lambda *_: 7)),
         (ZeroDivisionError, "division", lambda job: job.array(Keeper, 2, placement=lambda index, _: 1 // index[0])),
         (AttributeError, "no entry method 'missing'", lambda job: chares.when_quiet(job.array(Keeper, 2).missing)),
         (AttributeError, "no entry method begins with '_'", lambda job: job.array(Keeper, 2)._private()),

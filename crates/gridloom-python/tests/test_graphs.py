@@ -133,7 +133,7 @@ def test_a_graph_is_saved_edited_and_planned(world, tmp_path):
     record = json.loads((tmp_path / "g.json").read_text())
     record["calls"][0]["args"] = ["power4", "a"]
     (tmp_path / "g.json").write_text(json.dumps(record))
-    with pytest.raises(gl.InputError, match="in a circle: 'power2' reads 'power4', which reads 'power3', which reads 'power2'"):
+    with pytest.raises(gl.InputError, match="in a cycle: 'power2' reads 'power4', which reads 'power3', which reads 'power2'"):
         gl.Graph.load(tmp_path / "g.json")
 
 
