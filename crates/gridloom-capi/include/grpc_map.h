@@ -26,34 +26,34 @@
  * Within the block: what the program wrote, and the results requested with grpc_fetch or grpc_local_reads. Any other
  * buffer has undefined content; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
  * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that a read of it is noticeable, and its
- * whole pages are made inaccessible: each read of them is reported (on standard error, by grpc_map_error_np, in the
- * report); then the library fetches the value, and the read continues with it.
+ * whole pages are closed: each read of them is reported (on standard error, by grpc_map_error_np, in the report) and
+ * then gets the value.
  *
  * Memory that a call of the block reads or writes must stay allocated until the block ends, because results are
- * written then. If the memory of a buffer is released earlier (a local variable of a function that the block calls, or
- * memory that is freed), call grpc_forget_np for the buffer before that.
+ * written then. Before a buffer ends earlier (a variable of a function that the block calls, or memory that is
+ * freed), give it up with grpc_forget_np.
  *
  * Calls have the same meaning as elsewhere: grpc_call returns when the call has ended on its server, with its error.
  * To let servers run ahead, use grpc_call_async; a call may read the result of an earlier one without a wait between
- * them. The end of the block waits for all outstanding calls; the program may wait for their sessions after the block,
- * as usual.
+ * them. Calls that are outstanding at the end of the block have ended when it is left; the program waits for their
+ * sessions outside as usual.
  *
  * Leaving the block. `break` and `continue` leave it, not a loop around it; `return` and `goto` leave it and its
- * function. However the block is left while calls are discovered, it then runs again from its beginning; only that
- * first exit has no effect. `return` and `goto` then jump back, so that, in C++, the returned value is constructed
+ * function. However it is left, when calls are discovered it is run again from its beginning: nothing is skipped
+ * except the exit itself. `return` and `goto` then jump back, so that, in C++, the returned value is constructed
  * twice. exit() and C++ exceptions (of C++17; with earlier versions, none may leave the block) leave for good:
  * running calls end by themselves, and no results are written. longjmp() must not leave it.
  *
  * Errors. If a server is lost, the required parts of its work are mapped and run again; the program does not notice,
  * unless the calls are bound to that server. If a call fails, it and the calls that need its results return their
- * errors, and everything else continues; after the block, the
- * buffers of its results have their previous values, as with a plain call. If the calls cannot be mapped, each is mapped by itself. If a call is made
+ * errors, and everything else continues; the values that its results should have replaced are in the program's memory
+ * after the block, as with a plain call. If the calls cannot be mapped, each is mapped by itself. If a call is made
  * that was not discovered, it is mapped by itself; discovered calls that are not made are left out. After the block
  * grpc_map_error_np() returns the error.
  *
  * Mapping again. If speeds and links differ from the predictions, or new servers register, the calls that have not
- * been made yet are mapped again if that is worthwhile; those that were made stay on their servers. A block that was
- * given a plan keeps it, and so does one mapped by "round-robin" or "random". grpc_map_again_np maps again at once.
+ * been made yet are mapped again, if that pays; those that were made run where they are. A block that was given a
+ * plan keeps it, and so does one by "round-robin" or "random". grpc_map_again_np requests it at once.
  *
  * The calls of the block are those of the thread that runs it; other threads' calls are plain ones. */
 #ifndef GRIDLOOM_GRPC_MAP_H
@@ -75,9 +75,9 @@ extern "C" {
 
 /* Maps the calls of the following block together: grpc_map(heuristic) { ... }.
  * @param heuristic  A name that `gridloom heuristics` lists, with options as there, or NULL for the configuration's;
- *          use "auto" if in doubt. Or a plan (grpc_plan.h): "file:PATH", or its name; or the name of a heuristic
- *          defined by the program (grpc_heuristic.h). For an unknown name, grpc_map_error_np() returns
- *          GRPC_OTHER_ERROR_CODE, and calls are mapped one by one. */
+ *          take "auto" if in doubt. Or a plan (grpc_plan.h): "file:PATH", or its name; or the name of a heuristic
+ *          defined by the program (grpc_heuristic.h). An unknown name is GRPC_OTHER_ERROR_CODE in
+ *          grpc_map_error_np(), and calls are mapped one by one. */
 #define grpc_map(heuristic)                                                                                            \
     GRPC_BLOCK_(grpc_map_new_np((heuristic), __FILE__, __LINE__), GRPC_JOIN_(grpc_mapped_, __LINE__),                  \
                 GRPC_JOIN_(grpc_runs_, __LINE__))
@@ -94,12 +94,12 @@ extern "C" {
 
 /* Declares that the following grpc_local changes these buffers: calls that read them afterwards take them from the
  * client. Without it, the library detects the change when the next call reads a buffer, by comparing it with what was
- * fetched or sent. But then the plan did not include it, and grpc_map_error_np() reports this. The declaration is
- * required for a buffer that was neither fetched nor sent: the whole buffer is then taken from the program. */
+ * fetched or sent. But then the plan did not include it, and grpc_map_error_np() reports this. A buffer that was
+ * neither fetched nor sent needs it: then the whole buffer is taken from the program. */
 #define grpc_local_writes(...) grpc_written_np(GRPC_POINTERS_(__VA_ARGS__))
 
-/* Declares that results which the following calls of this block write to these buffers stay on their servers when the
- * block ends. Calls that read the buffers, in later blocks or outside, read them from there; grpc_fetch fetches one. The
+/* Keeps results that are written to these buffers in this block, from now on, on their servers when the block ends.
+ * The calls that read the buffers, in later blocks or outside, take them from there; grpc_fetch fetches one. The
  * memory must stay allocated and unchanged until the result is fetched, another call writes the buffer, or
  * grpc_forget_np is called. */
 #define grpc_stays_remote(...) grpc_stays_remote_np(GRPC_POINTERS_(__VA_ARGS__))
@@ -111,8 +111,8 @@ extern "C" {
  *          GRPC_INVALID_DATA_NP if the value is lost and cannot be computed again. MT-safe. */
 grpc_error_t grpc_fetch(const void *pointer);
 
-/* Drops the results of a buffer that stay remote; within a block, also those that its calls have written to the buffer.
- * The content of the buffer is then undefined. NULL: drops all results that stay remote. MT-safe. */
+/* Drops results that stay remote in a buffer, and in a block those that calls have written to it; its content is then
+ * undefined. NULL: all that stay remote. MT-safe. */
 grpc_error_t grpc_forget_np(const void *pointer);
 
 /* Returns the error of this thread's last block of grpc_map that has ended: GRPC_NO_ERROR; the first error of the
@@ -122,8 +122,8 @@ grpc_error_t grpc_forget_np(const void *pointer);
  * place. MT-safe. */
 grpc_error_t grpc_map_error_np(void);
 
-/* Maps again those calls of this thread's block that have not been made yet, by the block's heuristic (by "heft" if it
- * was given a plan), on the grid in its current state: for a program that knows that something has changed. Waits for the
+/* Maps the calls of this thread's block that have not been made yet again, by its heuristic (by "heft" if it was
+ * given a plan), on the grid in its current state: for a program that knows that something has changed. Waits for the
  * new plan. Has no effect while calls are discovered.
  * @return GRPC_OTHER_ERROR_CODE outside of a block, if no call is left, or if they cannot be mapped; then the
  *          previous plan is used. MT-safe. */
@@ -136,7 +136,7 @@ int grpc_map_phase_np(void);
  * the client's links and between servers, in the format of `gridloom explain`. NULL: to standard error. MT-safe. */
 grpc_error_t grpc_map_report_np(const char *file_name);
 
-/* ---- Implementation of the macros: not for programs ---------------------------------------------------------------
+/* ---- What the macros are made of: not for programs ----------------------------------------------------------------
  *
  * The block is the body of two loops. The inner one runs it once, so that `break` and `continue` end it; the outer
  * one runs the inner one for each phase. A variable of the outer one has a cleanup that runs on `return` or `goto`.

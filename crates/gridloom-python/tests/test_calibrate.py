@@ -75,7 +75,7 @@ def test_what_a_function_of_the_program_raises_ends_it(world):
         ("matmul", {"servers": ["quick"]}, "no server 'quick'; there are: s0, s1, s2"),
         ("matmul", {"servers": "s0"}, r"servers are a list of names, got 's0'; give \['s0'\]"),
         ("matmul", {"values": {"z": 1}}, "has no argument 'z'"),
-        ("hold", {}, "argument 'gate' is no number"),
+        ("hold", {}, "argument 'gate' is not a number"),
     ],
 )
 def test_what_cannot_be_calibrated_is_said(platform, function, asked, says):

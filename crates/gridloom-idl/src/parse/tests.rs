@@ -182,8 +182,8 @@ fn errors_have_their_place_and_remedy() {
     assert!(refusal("Define f() Shrink \"maybe\" Calls f();").contains("expected \"yes\" or \"no\""));
     assert!(refusal("Define f() Language \"Ada\" Calls f();").contains("\"C++\" or \"FORTRAN\", got \"Ada\""));
     assert!(refusal("Define f() Language \"FORTRAN\" { }").contains("an inline body is C or C++"));
-    assert!(refusal("Define f(IN int n) Calls \"C++\" f(n^2);").contains("without powers"));
-    assert!(refusal("Define f(IN int n) Calls \"C++\" f(1 + min(n, 2));").contains("without powers"));
+    assert!(refusal("Define f(IN int n) Calls \"C++\" f(n^2);").contains("cannot pass powers"));
+    assert!(refusal("Define f(IN int n) Calls \"C++\" f(1 + min(n, 2));").contains("cannot pass powers"));
     let fresh = "SUBROUTINE f(VAROUT double x[n], OUT int n) LANGUAGE = \"FORTRAN\"";
     assert!(refusal(fresh).contains("VAROUT parameter 'x' needs"));
     assert!(refusal("FortranStringConvention justAfter;").contains("passes them last"));
