@@ -19,7 +19,7 @@ from .worker_slot import waiters
 class CallFuture(Future[Any]):
     """A running call of a declared function, or a running put, get or wait of a shared name."""
 
-    def __init__(self, raw: _gridloom.RawPending | _gridloom.RawBegun, completions: Completions, name: str | None) -> None:
+    def __init__(self, raw: _gridloom.RawPending | _gridloom.RawPendingNames, completions: Completions, name: str | None) -> None:
         self._raw = raw
         self._completions, self._callback_pool = completions, completions.callbacks
         # The number under which the session reports the end, and functions to call then; none once they were called.

@@ -75,7 +75,7 @@ class Completions:
         self._stopped = False
         self._closed = False
 
-    def subscribe(self, pending: _gridloom.RawPending | _gridloom.RawBegun, serial: int, listener: Listener) -> bool:
+    def subscribe(self, pending: _gridloom.RawPending | _gridloom.RawPendingNames, serial: int, listener: Listener) -> bool:
         """Notify the listener when that call ends or the session is closed; false if it is closed already."""
         with self._changed:
             if self._closed:

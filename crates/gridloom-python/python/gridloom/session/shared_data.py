@@ -138,7 +138,7 @@ class SharedData:
         put = self._begin_put(name, value, (replace, replicas, durable, method))
         return CallFuture(put, self._session.completions, f"put of '{name}'")
 
-    def _begin_put(self, name: str, value: Any, how: tuple[bool, int, bool, str]) -> _gridloom.RawBegun:
+    def _begin_put(self, name: str, value: Any, how: tuple[bool, int, bool, str]) -> _gridloom.RawPendingNames:
         replace, replicas, durable, method = how
         options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX), bool(durable), _text("method", method))
         if isinstance(value, os.PathLike):
