@@ -139,7 +139,9 @@ test-rust:
 # Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
 WORKERS ?= 2
 
+# Compiles the package first: with PYTHONDONTWRITEBYTECODE, each of the thousands of processes of the tests compiles it again.
 test-python: python capi $(VENV)/tests
+	$(BIN)/python -m compileall -q $(PACKAGE)/python
 	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile \
 		$(PACKAGE)/tests tests
 
