@@ -29,7 +29,7 @@ OUT = worlds.ROOT / "target" / "saga"
 PEER = worlds.ROOT / "target" / "saga-venv" / "bin" / "python"
 PROGRAM = HERE / "saga_program.py"
 HEURISTICS = ["auto", "heft"]
-# By class name. Among the others in 2.1.0, ETF, FCP, FLB, FastestNode, GDL, MCT, MET, MSBC, MST, OLB and WBA ended
+# Heuristics of SAGA by class name. Among the others in 2.1.0, ETF, FCP, FLB, FastestNode, GDL, MCT, MET, MSBC, MST, OLB and WBA ended
 # later than HEFT on each platform of srasearch-10a, montage-dss-05d and cycles-1l; HBMCT leaves out tasks; Duplex and
 # Hybrid are the best of others; brute force and SMT are for a few tasks.
 SCHEDULERS = ["Heft", "Cpop", "PEFT", "MinMin", "MaxMin", "Sufferage", "BIL", "DPS"]

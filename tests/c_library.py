@@ -9,7 +9,7 @@ from parts import PROGRAM
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CAPI = ROOT / "target" / "capi"
-# As pkg-config would print them.
+# The options that pkg-config prints.
 LIBRARY = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler 'cc'")

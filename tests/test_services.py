@@ -80,7 +80,7 @@ def test_the_command_lines_of_the_containers_start_a_grid():
         try:
             assert agent_process.stdout.readline().startswith("agent listening")
             assert server_process.stdout.readline().startswith("server gridloom-server-0")
-            # As before the end of a pod.
+            # Kubernetes runs this before it ends a pod.
             [shell, option, script] = server["lifecycle"]["preStop"]["exec"]["command"]
             script = script.replace("-USR1 1 ", f"-USR1 {server_process.pid} ").replace("=1 ", f"={server_process.pid} ")
             with subprocess.Popen([shell, option, script]) as before_stop:

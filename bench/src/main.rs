@@ -310,7 +310,7 @@ fn under_bulk(grid: &Grid, null: &Function) -> f64 {
     p99
 }
 
-/// An array from client to server, in GiB/s, timed from the call to its return.
+/// Measures the transfer of an array from client to server, in GiB/s, from the call to its return.
 fn bulk(config: &LocalConfig, shared_memory: bool) -> Figure {
     let grid = local(&LocalConfig { shared_memory, ..config.clone() });
     let touch = grid.function("bench/touch").expect("offered");

@@ -51,7 +51,7 @@ pub enum TaskError {
     CannotRun {
         function: String,
         server: String,
-        /// What is missing on the server.
+        /// The part that the server lacks.
         why: String,
     },
     /// A task needs more memory than the server's store can free for it.
@@ -115,7 +115,7 @@ pub enum TaskError {
     /// The group could not be mapped.
     #[error("the group could not be mapped: {why}")]
     NotMapped {
-        /// What prevented the mapping.
+        /// Reason why the group could not be mapped.
         why: String,
     },
     /// The agent cannot be reached.

@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn gridloom_measure_end(measure: *mut CMeasure) {
         // It ran in the real world, where no time is charged.
         _ => Measure::Always,
     };
-    // As in `gridloom_measure_begin`.
+    // The same steps as in `gridloom_measure_begin`.
     let _ = with(|process, _| {
         // SAFETY: a C string, as the header requires.
         let name = unsafe { required_string(name, "the block's name") }?;

@@ -97,7 +97,7 @@ pub enum FrameError {
     TagMismatch,
     #[error("malformed frame body: {why}")]
     Malformed {
-        /// What is wrong with it.
+        /// The violation of the format.
         why: String,
     },
 }

@@ -100,7 +100,7 @@ struct Constraint {
     capacity: f64,
     policy: Policy,
     touched: bool,
-    /// Whether it takes part in the filling.
+    /// True if it takes part in the filling.
     live: bool,
     /// For a fat pipe: its usage may be that of a fixed variable.
     usage_is_old: bool,

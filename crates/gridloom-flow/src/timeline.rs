@@ -19,9 +19,9 @@ pub enum Quantity {
     Bandwidth(LinkIndex),
     /// A link's latency, seconds.
     Latency(LinkIndex),
-    /// Whether a host is on: true if above 0.
+    /// A host is on if the value is above 0.
     HostState(HostIndex),
-    /// Whether a link is on: true if above 0.
+    /// A link is on if the value is above 0.
     LinkState(LinkIndex),
 }
 

@@ -37,7 +37,7 @@ impl Default for Retention {
     }
 }
 
-/// What a function does with a name.
+/// Access of a function to a shared name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum UseKind {
     Get,

@@ -24,7 +24,7 @@ pub struct Shape {
 pub(super) struct Sizes<'a> {
     pub(super) schema: &'a Schema,
     pub(super) abi: &'a Abi,
-    /// As returned by [`shapes`].
+    /// Result of [`shapes`].
     pub(super) shapes: &'a [Shape],
 }
 

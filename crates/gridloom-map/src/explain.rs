@@ -45,7 +45,7 @@ pub struct Alternative {
 pub struct Outcome {
     /// Arrival of the last of its inputs, seconds.
     pub inputs_s: f64,
-    /// That input; `None` if it has none.
+    /// The last input to arrive; `None` if the task has no inputs.
     pub last_input: Option<u32>,
     pub start_s: f64,
     pub end_s: f64,

@@ -3,18 +3,18 @@
 //! ```text
 //! seconds = start + bytes / bandwidth
 //! ```
-//! `start` is the latency, or the value derived from transfers of different sizes if that is larger (a connection that starts
-//! slowly): the intercept of a line with the median of the slopes between any two of them (Theil, *A rank-invariant method of
-//! linear and polynomial regression analysis*, 1950; Sen, JASA 63, 1968), which outliers do not tilt. Latency and bandwidth
-//! are series of measurements, whose expected values are forecasts of a [`Series`].
+//! `start` is the larger of two values: the latency, and an estimate from transfers of different sizes, which also covers
+//! connections that start slowly. The estimate is the intercept of a line. Its slope is the median of the slopes between any two
+//! transfers, so outliers do not tilt it (Theil, *A rank-invariant method of linear and polynomial regression analysis*, 1950;
+//! Sen, JASA 63, 1968). Latency and bandwidth are series of measurements; their expected values are forecasts of a [`Series`].
 //!
-//! **Disturbed transfers** are weaker evidence. A transfer that shared the NIC of its sender or receiver with others was no
-//! faster than it would have been alone. Alone it would have been no faster than all of them together were. So its rate and the
-//! sum of all rates are bounds: only a forecast outside them is moved, to the nearer one.
+//! **Disturbed transfers** are weaker evidence. If a transfer shared the NIC of its sender or receiver with others, the bandwidth
+//! is at least the rate of the transfer and at most the sum of all their rates. So a forecast between these bounds stays, and a
+//! forecast outside is moved to the nearer bound.
 //!
-//! **Slow measurements are held back.** The learner does not see all traffic over both NICs. Unobserved traffic makes links look
-//! slower, never faster. So a transfer that was slower than expected counts only after many in a row were, and then as the
-//! fastest of them; or after a few were so much slower that no share of a NIC would explain it.
+//! **Slow measurements are delayed.** The learner does not see all traffic over both NICs, and unobserved traffic makes links look
+//! slower, never faster. So transfers that were slower than expected are used only after many in a row, and then only the fastest
+//! of them; or after a few, if they were so slow that sharing a NIC cannot explain it.
 
 use std::collections::VecDeque;
 

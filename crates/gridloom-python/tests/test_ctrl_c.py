@@ -122,7 +122,7 @@ def test_an_interrupted_wait_for_a_name_is_over(program, handled):
             interrupted(lambda: grid.get("mesh"), gl.Grid.get)
         # One is kept for the next wait, and there may be another if one of them took long.
         assert helpers() < before + 3
-        # Nothing holds what comes now.
+        # Later results are not retained.
         grid.put("mesh", np.ones(1000))
         grid.delete("mesh")
         wait_until(lambda: [load[-1] for load in grid._raw.loads(5.0).values()] == [0])

@@ -398,14 +398,14 @@ def test_a_program_that_ends_while_it_waits(program, tmp_path):
         f"grid = gl.local(servers=1, functions=[{str(FUNCTIONS)!r}])\n"
         "dgemm, a = grid.function('linalg/dgemm'), np.ones((1500, 1500))\n"
         "with grid.group():\n    handles = [dgemm(a, a) for _ in range(3)]\n"
-        # Those that do not end come when the slot has done something else: a server may begin with what has the least to wait for.
+        # The endless calls start after another call has run: a server may first start the task whose inputs are ready first.
         "handles[0].get()\n"
         "ends = gl.as_completed([*handles, grid.function('tests/sleep').submit(100.0), grid.run(time.sleep, 100)])\n"
         "next(ends)\nprint('over')\n"
     )
     done = subprocess.run([sys.executable, "p.py"], cwd=tmp_path, timeout=120, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "over\n"), done.stderr
-    # It is told what was given up, and nothing else.
+    # It is warned of the abandoned calls, and of nothing else.
     assert "2 calls had not ended when the grid was closed" in done.stderr and "Error" not in done.stderr.replace("UnreadError", "").replace("UsageError", "")
 
 

@@ -17,7 +17,7 @@ from sent_functions import twice
 _LOOKS = ("CALL", "JUMP_BACKWARD")
 _FOLDERS = (os.path.dirname(gl.__file__), os.path.dirname(os.__file__) + "/concurrent", os.path.dirname(os.__file__) + "/threading.py")
 X = np.ones(4)
-# One may come while an object is deleted, where Python tells it, and goes on.
+# An interrupt may arrive while an object is deleted: Python then warns and continues.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
@@ -26,7 +26,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Interrupts what runs in its ``with`` block at the place of that number; `places` says how many there were before."""
+    """Interrupts the code in its ``with`` block at the place with this number; `places` is the number of places before it."""
 
     def __init__(self, number):
         self.number, self.places = number, 0

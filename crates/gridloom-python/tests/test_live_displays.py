@@ -123,7 +123,7 @@ def test_failures_are_shown_and_told_later_all_the_same(kernel, tmp_path):
     (tmp_path / "other").touch()
     data = kernel.until(place_of(shown), "ended, 1 failed")
     assert "report() waits" in data["text/html"]
-    # What displays it holds it for a moment.
+    # The display holds a reference for a moment.
     (shown,) = kernel.run(
         "import warnings\nwith warnings.catch_warnings(record=True) as told:\n    warnings.simplefilter('always')\n"
         "    del group, held\n    while not told:\n        with grid.group(): pass\ndisplay(str(told[0].message))"

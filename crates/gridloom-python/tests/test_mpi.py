@@ -66,7 +66,7 @@ if me == 1:
     assert got[5] == 5 and not comm.iprobe()
 comm.Barrier()
 
-# Requests, of which receives come first.
+# Receives are posted before the sends.
 into = [np.zeros(3, "i") for _ in range(size)]
 requests = [comm.Irecv(into[rank], rank, 5) for rank in range(size)]
 requests += [comm.Isend(np.full(3, me, "i"), rank, 5) for rank in range(size)]

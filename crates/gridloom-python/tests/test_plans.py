@@ -138,7 +138,7 @@ def test_a_plan_that_was_changed_without_its_problem_has_no_times(platform, tmp_
         record(grid, group).get()
         report = group.report()
         assert other in {task.server for task in report.tasks} and report.predicted_seconds > 0
-        # So it is with the plan of a report.
+        # The same holds for the plan of a report.
         assert math.isnan(report.plans[0].move(0, plan.tasks[0].server).makespan_seconds)
 
 

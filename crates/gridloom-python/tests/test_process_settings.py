@@ -248,7 +248,7 @@ def worse(me):
     if me.simulated:
         me.sleep(4)
     else:
-        # The end of the connection has come when the socket says so: nothing was received yet.
+        # The socket is in state CLOSE_WAIT once the end of the connection has arrived. Nothing was received before.
         import time
         for _ in range(1000):
             if any(line.split()[3] == "08" for line in open("/proc/self/net/tcp").readlines()[1:] if "0FA0" in line):

@@ -81,7 +81,7 @@ pub enum State<'a> {
     Sleeps,
     /// It waits for something.
     Waits {
-        /// What it waits for, as text.
+        /// Text of the condition for which it waits.
         what: &'a str,
     },
 }

@@ -66,7 +66,7 @@ impl OutputFormat {
         ));
     }
 
-    /// Prints the end of the run. As text, prints nothing.
+    /// Prints the end of the run as JSON; prints nothing in text format.
     pub fn done(self, status: u8) {
         if self == OutputFormat::Json {
             let _ = event(json!({ "event": "done", "status": status }));

@@ -70,7 +70,7 @@ pub enum Error {
     #[error("the call of '{function}' never ran: {why}")]
     Discarded {
         function: String,
-        /// What happened to its group.
+        /// The event that ended its group.
         why: String,
     },
     /// The wait timed out. Nothing is cancelled.
@@ -84,7 +84,7 @@ pub enum Error {
     Stalled {
         /// Virtual time.
         seconds: f64,
-        /// What the program waits for.
+        /// Name of the awaited result.
         waiting: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Evens out weights among bins with few moves: items move from the fullest bin to the emptiest, as long as that helps.
+//! Balances the weights of bins with few moves: items move from the fullest bin to the emptiest while this reduces the maximum.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ pub(super) struct Bin {
     pub(super) size: u64,
 }
 
-/// Inverse of the tolerance: a bin that is at most 1/32 fuller than the mean is left alone.
+/// Inverse of the tolerance: no item is moved from a bin that exceeds the mean by at most 1/32.
 const TOLERANCE: u64 = 32;
 
 /// Moves items, given as pairs of bin and weight, to other bins.

@@ -28,7 +28,7 @@ pub enum Category {
 pub struct LogLine {
     pub level: Level,
     pub category: Category,
-    /// What happened.
+    /// Description of the event.
     pub text: Cow<'static, str>,
     /// Name of another node, or its identifier.
     pub peer: Option<String>,

@@ -18,9 +18,9 @@ use gridloom_base::limits::PARAMETERS_MAX;
 
 /// How a definition is run.
 pub(crate) enum BodyKind {
-    /// By a symbol of a library.
+    /// A symbol of a library.
     Symbol(Body),
-    /// By a function that is compiled for it.
+    /// A generated function that is compiled.
     Stub { is_cpp: bool, code: StubCode },
 }
 

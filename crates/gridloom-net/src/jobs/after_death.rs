@@ -13,7 +13,7 @@ use gridloom_base::limits::{TASK_ATTEMPTS_MAX, WORKERS_KILLED_MAX};
 use super::link::{Death, Sent};
 use crate::worker::protocol::Progress;
 
-/// What happens to a task.
+/// Treatment of a task whose worker has died.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum TaskDisposition {
     /// It is sent to another worker.

@@ -79,7 +79,7 @@ pub(super) struct Termination {
     pub(super) cut_off: bool,
 }
 
-/// What a started task waits for.
+/// Reason why a started task waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum WaitReason {
     /// The task runs.
@@ -152,7 +152,7 @@ pub(super) struct Worker {
     pub(super) outbox: Outbox,
     pub(super) kind: Kind,
     pub(super) tasks: VecDeque<Sent>,
-    /// What the first task waits for.
+    /// Reason why the first task waits.
     pub(super) pause: WaitReason,
     pub(super) ready: bool,
     pub(super) end: Termination,

@@ -4,7 +4,7 @@
 //! dimension, each host has a link to the next host, and the last host to the first: `ID_link_from_A_to_B` (`_UP` from
 //! A to B, `_DOWN` back), by positions.
 //!
-//! Limiters belong to hosts: a route passes the limiter of every host on it, including the first and the last.
+//! Each host may have a limiter, a link that every route through the host crosses, including routes that start or end there.
 //!
 //! A route goes through one dimension after another, in the shorter direction. If both are equally long, it goes up,
 //! except from position `size / 2` to position 0.

@@ -35,7 +35,7 @@ use shape::Shape;
 pub(crate) struct RawMessageType {
     form: MemoryLayout,
     receiver: Mutex<Receiver>,
-    /// By number of declaration.
+    /// Shapes by number of declaration.
     shapes: BTreeMap<usize, Shape>,
     /// Types to which pointers lead.
     types: Vec<Type>,

@@ -26,7 +26,7 @@ pub type BodyFactory = Box<dyn Fn() -> Body + Send>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     pub spec: ProcessSpec,
-    /// What it waits for, as text.
+    /// Text of the condition for which it waits.
     pub what: String,
 }
 

@@ -16,7 +16,7 @@ use super::measures::{BlockCharges, MeasuredBlock};
 use crate::kernel::{Kernel, Purpose, ScheduledEvent};
 use crate::observe::{Observation, State};
 
-/// What a process waits for.
+/// The condition for which a process waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Wait {
     Start,
@@ -100,7 +100,7 @@ impl Process {
         self.has_returned
     }
 
-    /// Reports whether it was told to end.
+    /// True if the process was asked to end.
     pub(crate) fn must_end(&self) -> bool {
         self.end.is_some()
     }

@@ -38,7 +38,7 @@ impl SimProcess {
         move || context.simulation().process(context.process()).must_end()
     }
 
-    /// Returns a function that tells the time. The function may outlive the process.
+    /// Returns a function that returns the current time. It may outlive the process.
     pub fn clock(&self) -> impl Fn() -> Time + Send + 'static {
         let context = self.context.clone();
         move || context.simulation().now()

@@ -28,7 +28,7 @@ pub struct ActivityResult {
     /// End time, seconds. Infinite if it never ends, because a resource that it needs has no speed any more, or none
     /// for [`STALL_S`].
     pub end_s: f64,
-    /// Whether it failed at that time.
+    /// True if it failed at that time.
     pub failed: bool,
 }
 

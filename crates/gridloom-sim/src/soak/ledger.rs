@@ -62,9 +62,9 @@ pub(super) struct Damage {
     unreachable: BTreeMap<String, Time>,
     /// Number of faults that may each cost a client or the agent a server.
     losses: u32,
-    /// Whether a store was full for a while.
+    /// True if a store was full for a while.
     was_full: bool,
-    /// Whether a server could write no durable data for a while.
+    /// True if a server could write no durable data for a while.
     disk_was_full: bool,
     /// Number of large data corrupted in transit.
     changed: u32,

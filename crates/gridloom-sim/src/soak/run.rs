@@ -46,7 +46,7 @@ type NameAnswer = Result<CatalogAnswer, NameError>;
 pub struct Options<'a> {
     /// Faults to apply instead of random ones. Times count from the start of the programs.
     pub scenario: Option<&'a Scenario>,
-    /// Whether to record all events as text.
+    /// True to record all events as text.
     pub trace: bool,
 }
 

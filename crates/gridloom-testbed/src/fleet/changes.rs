@@ -29,7 +29,7 @@ pub trait RunController {
     fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// What follows the end of a process.
+/// Action after the end of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AfterEnd {
     /// The run ends with the status of the process, if it is the first that is not 0.

@@ -319,7 +319,7 @@ mod tests {
         assert!(!path.join("5").exists());
         let why = folder.write(5, (Pe(1), 1), &[1]).unwrap_err().to_string();
         assert!(why.contains("write below") && why.contains("6: another run keeps its checkpoints there"), "{why}");
-        // As if it had checked before.
+        // Another run creates the folder after the check.
         fs::create_dir(path.join("5")).unwrap();
         write_whole(&path.join("5/element-1"), &[LINE, &1_u64.to_le_bytes(), &hash(&[1]).to_le_bytes(), &[1]]).unwrap();
         let why = folder.complete(5, 2, 1).unwrap_err().to_string();

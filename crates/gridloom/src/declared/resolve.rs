@@ -16,7 +16,7 @@ pub(crate) struct ResolvedGraph {
     pub(crate) group: graph::Group,
     /// Name of each call.
     pub(crate) names: Vec<String>,
-    /// Whether each call is optional.
+    /// True for each call that is optional.
     pub(crate) is_optional: Vec<bool>,
     /// Declared data, including results.
     pub(crate) data: BTreeMap<DatumId, DeclaredDatum>,

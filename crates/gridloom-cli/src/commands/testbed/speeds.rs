@@ -17,7 +17,7 @@ use gridloom_testbed::spec::{Launch, Quota, Spec};
 pub enum Speeds {
     /// By quota if that is permitted, else by slowing calls down if the machine is fast enough.
     Auto,
-    /// By quota, or the testbed is refused.
+    /// Processor quotas; if they are not possible, the testbed is refused.
     Quota,
     /// By slowing down the servers' calls, or the testbed is refused.
     Slowdown,

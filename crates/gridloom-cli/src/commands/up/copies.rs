@@ -356,7 +356,7 @@ mod tests {
         }
         fs::create_dir_all(folder.join("another")).unwrap();
         touch(&folder.join(name(1))).unwrap();
-        // As a process of another host would.
+        // A process of another host marks it in the same way.
         let held = mark_in_use(&folder.join(name(2))).unwrap();
         let left = || {
             remove_old(&folder, is_copy, &[name(0), name(7)], UNUSED_COPIES_MAX).unwrap();

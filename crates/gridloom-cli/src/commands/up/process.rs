@@ -66,7 +66,7 @@ impl Process {
     }
 }
 
-/// Waits until all of these have ended, or until that time. Those that still run remain in `left`.
+/// Waits until all processes in `left` have ended, or until that time. Removes those that have ended.
 pub fn wait_for(left: &mut Vec<Process>, until: Instant) -> Result<()> {
     loop {
         let mut ends = Vec::new();

@@ -150,7 +150,7 @@ fn declarations_that_cannot_be_are_refused_with_their_place() {
             "8 bytes at multiples of 8 for the compiler, and 4 at multiples of 4",
         ),
         (
-            // As another file of the program would.
+            // The constructor acts like another file of the program.
             "GRIDLOOM_MESSAGE(m, struct m { int n; });\nGRIDLOOM_MESSAGE(o, struct o { int n; });\n\
              __attribute__((constructor)) static void another(void) {\n\
              static const gridloom_declaration d = {\"m\", \"o\", NULL, \"other.c\", 4, 4, 4, 0};\n\

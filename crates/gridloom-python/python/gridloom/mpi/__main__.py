@@ -1,6 +1,6 @@
-"""Runs a program of mpi4py: ``python -m gridloom.mpi -n 8 program.py``, of which ``gridloom mpirun`` starts one for each element.
+"""Runs a program of mpi4py: ``python -m gridloom.mpi -n 8 program.py``. ``gridloom mpirun`` starts this command once for each element.
 
-Started by itself, it runs all ranks on one element. ``gridloom simulate`` and ``gridloom testbed run`` start it with a deployment file
+Without ``gridloom mpirun``, it runs all ranks on one element. ``gridloom simulate`` and ``gridloom testbed run`` start it with a deployment file
 of ``gridloom chares deployment``.
 """
 
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> int:
-    """Run the program that the command line names; its exit status."""
+    """Run the program that the command line names, and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m gridloom.mpi", description="Run a program of mpi4py on ranks that are chares.")
     parser.add_argument("-n", type=int, default=1, metavar="RANKS", help="number of ranks")
     parser.add_argument("--placement", default="blocks", choices=["blocks", "round-robin", "by-site"], help="of ranks on elements")

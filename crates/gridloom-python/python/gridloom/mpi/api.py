@@ -46,16 +46,16 @@ memory = buffer = memoryview
 
 
 class Pickle:
-    """How objects become bytes: by `pickle`, which cannot be changed."""
+    """Serialization of objects. It always uses `pickle`; a program cannot change that."""
 
     PROTOCOL = _pickle.HIGHEST_PROTOCOL
 
     def dumps(self, obj: Any) -> bytes:
-        """Return an object's bytes."""
+        """Serialize an object."""
         return _pickle.dumps(obj, self.PROTOCOL)
 
     def loads(self, data: Any) -> Any:
-        """Return the object of bytes."""
+        """Deserialize an object."""
         return _pickle.loads(data)
 
 
@@ -63,30 +63,30 @@ pickle = Pickle()
 
 
 def Init() -> None:
-    """Do nothing: a rank begins initialized."""
+    """Do nothing: a rank is initialized when it starts."""
 
 
 def Init_thread(required: int = constants.THREAD_MULTIPLE) -> int:
-    """Return the level of threads that is there."""
+    """Return the provided level of thread support."""
     return constants.THREAD_FUNNELED
 
 
 def Finalize() -> None:
-    """Do nothing: a rank's end is the end of its program."""
+    """Do nothing: a rank ends with its program."""
 
 
 def Is_initialized() -> bool:
-    """Whether calls may be made."""
+    """Whether calls are allowed."""
     return True
 
 
 def Is_finalized() -> bool:
-    """Whether no calls may be made any more."""
+    """Whether calls are no longer allowed."""
     return False
 
 
 def Is_thread_main() -> bool:
-    """Whether this is the thread that makes calls."""
+    """Whether this thread may make calls."""
     try:
         current()
     except RuntimeError:
@@ -95,7 +95,7 @@ def Is_thread_main() -> bool:
 
 
 def Query_thread() -> int:
-    """Return the level of threads: the thread that runs the program makes all calls."""
+    """Return the level of thread support: only the thread that runs the program may make calls."""
     return constants.THREAD_FUNNELED
 
 
@@ -116,7 +116,7 @@ def Get_library_version() -> str:
 
 
 def Get_processor_name() -> str:
-    """Return the name of the host; in simulation that of this machine."""
+    """Return the name of the host; in simulation, the name of this machine."""
     return socket.gethostname()
 
 
@@ -149,7 +149,7 @@ def Detach_buffer() -> None:
 
 
 def Alloc_mem(size: int, info: Any = None) -> Any:
-    """Return memory of so many bytes."""
+    """Allocate memory of that many bytes."""
     return memoryview(bytearray(size))
 
 
@@ -167,7 +167,7 @@ def Get_address(location: Any) -> int:
 
 
 class Unsupported:
-    """Something of MPI that is not supported; each use says so."""
+    """An unsupported part of MPI: each use raises an error."""
 
     def __init__(self, name: str, why: str) -> None:
         self._message = f"MPI.{name}", why

@@ -1,4 +1,4 @@
-"""Buffers of upper-case calls: memory, counts, displacements and datatypes, as mpi4py's messages are written."""
+"""Buffers of upper-case calls: memory, counts, displacements and datatypes, in the notation of mpi4py."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BYTE = Layout.basic("MPI_BYTE", "B")
 
 
 def is_in_place(message: Any) -> bool:
-    """Whether the data are in the other buffer, which mpi4py lets a program say by ``None``, too."""
+    """Whether the operation is in place. In mpi4py, ``None`` means the same as ``IN_PLACE``."""
     return message is None or message is IN_PLACE
 
 
@@ -63,7 +63,7 @@ def memory_of(given: Any, is_written: bool) -> tuple[Memory, str]:
 
 
 def _memory_of_array(given: Any, is_written: bool) -> tuple[Memory, str]:
-    """Return the memory of an object that tells its address."""
+    """Return the memory of an object that provides its address."""
     if hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__"):
         found = dlpack.memory_of(given)
         if found is None:
@@ -106,11 +106,11 @@ class Block:
 
     def __init__(self, memory: Memory, offset: int, count: int, datatype: Layout, keeps: Any = None) -> None:
         self.memory = memory
-        #: Bytes from the beginning.
+        #: Offset, bytes.
         self.offset = offset
         self.count = count
         self.datatype = datatype
-        #: What owns the memory.
+        #: Owner of the memory.
         self.keeps = keeps
 
     def _places(self, count: int) -> NDArray[np.int64]:
@@ -130,7 +130,7 @@ class Block:
         return self.memory[self._places(self.count)].tobytes()
 
     def unpack(self, data: bytes) -> None:
-        """Put the items of a message here, of which there may be fewer."""
+        """Write the items of a message here. A message may have fewer items than the block."""
         size = self.datatype.size if self.count else 0
         if len(data) > self.count * size:
             raise Exception(ERR_TRUNCATE, f"{len(data)} bytes received, and the buffer takes {self.count * size}")
@@ -143,7 +143,7 @@ class Block:
             self.memory[self._places(-(-len(data) // size))[: len(data)]] = received
 
     def array(self, data: bytes) -> NDArray[Any]:
-        """Return bytes as an array of the items' type."""
+        """Return the bytes as an array of the item type."""
         base = self.datatype.base
         if base is None:
             raise Exception(ERR_TRUNCATE, "a reduction needs items of one type")
@@ -166,7 +166,7 @@ class Blocks:
         return [block.pack() for block in self.each]
 
     def unpack(self, data: Sequence[bytes]) -> None:
-        """Put a message into each block."""
+        """Write one message into each block."""
         for block, one in zip(self.each, data, strict=True):
             block.unpack(one)
 
@@ -214,12 +214,12 @@ def _memory(buffer: Any, datatype: Any, is_written: bool) -> tuple[Memory, Layou
 
 
 def simple(message: Any, is_written: bool, rank: int = 0, blocks: int = 1) -> Block:
-    """Read a message of one block, or of `blocks` equal ones of which the first is given.
+    """Parse a message argument of one block, or of `blocks` equal blocks of which the first is given.
 
     Raises
     ------
     TypeError, ValueError
-        If it is none.
+        If the argument does not describe such a message.
     """
     if rank == PROC_NULL:
         return NOTHING
@@ -278,7 +278,7 @@ def _entries(length: int, datatype: Layout) -> int:
 
 
 def equal(message: Any, is_written: bool, blocks: int) -> Blocks:
-    """Read a message of equal blocks, one for each of `blocks` ranks."""
+    """Parse a message argument of equal blocks, one for each of `blocks` ranks."""
     first = simple(message, is_written, 0, blocks)
     step = first.count * (first.datatype.extent if first.count else 0)
     each = [Block(first.memory, first.offset + at * step, first.count, first.datatype, first.keeps) for at in range(blocks)]
@@ -286,12 +286,12 @@ def equal(message: Any, is_written: bool, blocks: int) -> Blocks:
 
 
 def vector(message: Any, is_written: bool, blocks: int) -> Blocks:
-    """Read a message of blocks of counts and displacements of their own."""
+    """Parse a message argument of blocks, each with its own count and displacement."""
     if message is None:
         raise TypeError("message: expecting buffer or list/tuple")
     buffer, counts, displacements, datatype = _parts(message)
     if not isinstance(message, (list, tuple)) or len(message) != 4:
-        # A list of counts may be as long as a pair.
+        # A list of two counts looks like a pair.
         given = message[1] if isinstance(message, (list, tuple)) and len(message) > 1 else None
         if isinstance(given, list) and len(given) == 2 and all(map(_is_integral, given)):
             counts, displacements = given, None
@@ -319,7 +319,7 @@ def _each(given: Any, blocks: int) -> list[int]:
 
 
 def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
-    """Read a message of blocks with datatypes of their own; displacements are bytes."""
+    """Parse a message argument of blocks, each with its own datatype; displacements are in bytes."""
     if len(message) == 2:
         buffer, datatypes = message
         counts = displacements = None
@@ -342,7 +342,7 @@ def of_datatypes(message: Any, is_written: bool, blocks: int) -> Blocks:
 
 
 def _at_address(address: int, count: int, datatype: Layout) -> Block:
-    """Return items by their address, as those of BOTTOM are."""
+    """Return items at absolute addresses, as with BOTTOM."""
     if count == 0 or datatype.size == 0:
         return NOTHING
     first, length = datatype.Get_true_extent()

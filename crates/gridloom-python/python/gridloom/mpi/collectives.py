@@ -1,7 +1,7 @@
-"""Collective operations on items, which are bytes: within a communicator, and between the two groups of an inter-communicator.
+"""Collective operations on items (bytes), within a communicator and between the two groups of an inter-communicator.
 
-An operation is a generator: it sends at once, and yields what it waits for. So it blocks no stack, and the same text gives the
-blocking, the non-blocking and the persistent call.
+An operation is a generator: it sends without waiting, and yields each message that it waits for. So it never blocks a stack, and the same
+code implements the blocking, the non-blocking and the persistent call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Exchange:
         self._tag = state.calls
         state.calls += 1
         self.me = state.rank
-        #: Of the own group, and of the group that messages go to.
+        #: Ranks of the own group, and of the group that receives the messages.
         self.own_size = len(state.group)
         self.size = len(self._peers)
         self.is_inter = state.remote is not None
@@ -43,11 +43,11 @@ class Exchange:
         self._rank.send(self._peers[to], self._state.context + 1, self.me, self._tag, item)
 
     def of(self, source: int) -> Wanted:
-        """Say what to wait for: the next item of that rank."""
+        """Return the condition to wait for: the next item of that rank."""
         return self._state.context + 1, source, self._tag
 
     def sends(self, root: int) -> bool:
-        """Whether this rank is the root."""
+        """Whether this rank sends as the root."""
         return root == (ROOT if self.is_inter else self.me)
 
 
@@ -83,7 +83,7 @@ class Task(Operation):
             item = envelope.data
 
     def _on_match(self, envelope: Envelope) -> None:
-        # It may run functions of the program.
+        # The generator may run functions of the program.
         self._rank.modules.enter()
         self._go_on(envelope.data)
 
@@ -95,7 +95,7 @@ class Task(Operation):
 
 
 def barrier(on: Exchange) -> Steps:
-    """Wait for all."""
+    """Wait until all ranks have entered."""
     if on.is_inter:
         yield from allgather(on, b"")
         return
@@ -152,10 +152,10 @@ def scatter(on: Exchange, items: Any, root: int) -> Steps:
 
 
 def allgather(on: Exchange, item: Any) -> Steps:
-    """Gather the items of all, or of the other group, at all ranks."""
+    """Gather the items of all ranks, or of the other group, at all ranks."""
     if on.is_inter:
         return (yield from alltoall(on, [item] * on.size))
-    # The doubling of J. Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8 (11), 1997.
+    # The doubling algorithm of J. Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8 (11), 1997.
     items, step = [item], 1
     while step < on.size:
         count = min(step, on.size - step)
@@ -166,7 +166,7 @@ def allgather(on: Exchange, item: Any) -> Steps:
 
 
 def alltoall(on: Exchange, items: Any) -> Steps:
-    """Exchange one item between each two ranks."""
+    """Exchange one item between each pair of ranks."""
     received: list[Any] = [None] * on.size
     for away in range(on.size):
         to = (on.me + away) % on.size
@@ -191,7 +191,7 @@ def reduce(on: Exchange, item: bytes, combine: Combine, root: int) -> Steps:
             if on.me == 0:
                 on.send(root, combined)
         return None
-    # A binomial tree to rank 0: each rank combines its own run of ranks with the next one's.
+    # A binomial tree to rank 0: each rank combines the result of its own interval of ranks with that of the next interval.
     step = 1
     while step < on.size and not on.me & step:
         if on.me + step < on.size:
@@ -207,7 +207,7 @@ def reduce(on: Exchange, item: bytes, combine: Combine, root: int) -> Steps:
 
 
 def allreduce(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Reduce all items, or those of the other group, to all ranks."""
+    """Reduce the items of all ranks, or of the other group, and send the result to all ranks."""
     combined = yield from reduce(on.local, item, combine, 0)
     if on.is_inter and on.me == 0:
         on.send(0, combined)
@@ -234,7 +234,7 @@ def reduce_scatter(on: Exchange, data: bytes, sizes: list[int], combine: Combine
 
 
 def scan(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Inclusive scan: reduce the items up to its own to each rank."""
+    """Inclusive scan: each rank gets the reduction of the items of all ranks up to itself."""
     step = 1
     while step < on.size:
         if on.me + step < on.size:
@@ -246,7 +246,7 @@ def scan(on: Exchange, item: bytes, combine: Combine) -> Steps:
 
 
 def exscan(on: Exchange, item: bytes, combine: Combine) -> Steps:
-    """Exclusive scan: reduce the items before its own to each rank but the first."""
+    """Exclusive scan: each rank but the first gets the reduction of the items of all ranks before it."""
     combined = yield from scan(on, item, combine)
     if on.me + 1 < on.size:
         on.send(on.me + 1, combined)
@@ -254,7 +254,7 @@ def exscan(on: Exchange, item: bytes, combine: Combine) -> Steps:
 
 
 def neighbours(on: Exchange, items: list[Any], destinations: list[int], sources: list[int], is_grid: bool) -> Steps:
-    """Send an item to each destination, and give those of the sources; in a grid, one that went up comes from below."""
+    """Send an item to each destination, and return the items of the sources. In a grid, an item that is sent upwards is received from below."""
     for at, (to, item) in enumerate(zip(destinations, items, strict=True)):
         if to >= 0:
             on.send(to, (at ^ 1 if is_grid else None, item))

@@ -1,4 +1,4 @@
-"""Communicators: what they are made of, and their collective calls."""
+"""Communicators: how they are created, and their collective calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Comm(PointToPoint):
     Parameters
     ----------
     comm : Comm, optional
-        One that this is the same as; else COMM_NULL.
+        Creates another handle of this communicator; COMM_NULL if omitted.
     """
 
     def __init__(self, comm: Comm | None = None) -> None:
@@ -57,12 +57,12 @@ class Comm(PointToPoint):
 
     @staticmethod
     def _fits(state: State) -> bool:
-        """Whether the class is one for such communicators."""
+        """Whether the class represents communicators of this state."""
         return True
 
     @classmethod
     def of(cls, state: State | None) -> Any:
-        """Make the one with that state."""
+        """Create the communicator with this state."""
         made = cls.__new__(cls)
         Comm.__init__(made)
         made._own = state
@@ -70,7 +70,7 @@ class Comm(PointToPoint):
 
     @classmethod
     def predefined(cls, name: str) -> Any:
-        """Make one that each rank has of its own."""
+        """Create a predefined communicator of the calling rank."""
         made = cls.of(None)
         made._predefined = name
         return made
@@ -79,30 +79,30 @@ class Comm(PointToPoint):
         me = current().number
         return State(context, group, me) if me in group else None
 
-    # What it is.
+    # Properties.
 
     def Get_size(self) -> int:
-        """Return the number of its ranks."""
+        """Return the number of ranks."""
         return len(self._state.group)
 
     def Get_rank(self) -> int:
-        """Return the own rank."""
+        """Return the rank of the caller."""
         return self._state.rank
 
     size, rank = property(Get_size), property(Get_rank)
 
     def Get_group(self) -> Group:
-        """Return its ranks."""
+        """Return the group of its ranks."""
         return Group.of(self._state.group)
 
     group = property(Get_group)
 
     def Is_inter(self) -> bool:
-        """Whether it joins two groups."""
+        """Whether it is an inter-communicator."""
         return self._state.remote is not None
 
     def Is_intra(self) -> bool:
-        """Whether it has one group."""
+        """Whether it is an intra-communicator."""
         return self._state.remote is None
 
     is_inter, is_intra = property(Is_inter), property(Is_intra)
@@ -116,7 +116,7 @@ class Comm(PointToPoint):
     is_topo = property(lambda self: self.Get_topology() != UNDEFINED)
 
     def Compare(self, comm: Comm) -> int:
-        """Whether the communicators, or their groups, are the same."""
+        """Compare two communicators and their groups."""
         mine, its = self._state, comm._state
         if mine.context == its.context:
             return IDENT
@@ -127,7 +127,7 @@ class Comm(PointToPoint):
         same = set(mine.group) == set(its.group) and set(mine.remote or ()) == set(its.remote or ())
         return SIMILAR if same else UNEQUAL
 
-    # Others made of it.
+    # Creation of other communicators.
 
     def _copied(self) -> State:
         state = self._state
@@ -144,7 +144,7 @@ class Comm(PointToPoint):
         return copy
 
     def Dup(self, info: Info | None = None) -> Any:
-        """Make a copy, whose messages are apart."""
+        """Create a copy with separate messages."""
         copy = type(self).of(self._copied())
         if info is not None:
             copy.Set_info(info)
@@ -152,11 +152,11 @@ class Comm(PointToPoint):
         return copy
 
     def Dup_with_info(self, info: Info) -> Any:
-        """Make a copy with other hints."""
+        """Create a copy with other hints."""
         return self.Dup(info)
 
     def Idup(self, info: Info | None = None) -> tuple[Any, Request]:
-        """Make a copy, whose messages are apart; gives a request."""
+        """Create a copy with separate messages; return a request."""
         copy = type(self).of(self._copied())
         if info is not None:
             copy.Set_info(info)
@@ -166,7 +166,7 @@ class Comm(PointToPoint):
     Clone = Dup
 
     def Split(self, color: int = 0, key: int = 0) -> Any:
-        """Make one for each color; ranks are ordered by key, then as here."""
+        """Create a communicator for each color, with ranks ordered by key and then by their rank here."""
         if color < 0 and color != UNDEFINED:
             raise Exception(ERR_ARG, f"color {color}: at least 0, or UNDEFINED")
         state = self._state
@@ -182,19 +182,19 @@ class Comm(PointToPoint):
         return Intercomm.of(None if is_null else State(context_of(context, color), group, me, remote))
 
     def _gathered(self, item: Any) -> list[Any]:
-        """Return the items of all ranks of the own group."""
+        """Gather the items of all ranks of the own group."""
         on = Exchange(self._state)
         found: list[Any] = Request.of(Task("split", collectives.allgather(on.local, item))).wait()
         return found
 
     def Split_type(self, split_type: int, key: int = 0, info: Any = None) -> Any:
-        """Make one for each host, which with ranks here is each processing element."""
+        """Create a communicator for each host. Here, a host is a processing element."""
         if split_type not in (COMM_TYPE_SHARED, UNDEFINED):
             raise unsupported(f"MPI.Comm.Split_type of type {split_type}", "there is COMM_TYPE_SHARED")
         return self.Split(UNDEFINED if split_type == UNDEFINED else current().element, key)
 
     def Create(self, group: Group) -> Any:
-        """Make one of some of its ranks; all call it."""
+        """Create a communicator of some of the ranks; all ranks call this."""
         state = self._state
         context = state.child("create")
         if state.remote is None:
@@ -216,7 +216,7 @@ class Comm(PointToPoint):
 
     free = Disconnect = Free
 
-    # What it carries.
+    # Attributes and information of the communicator.
 
     def Get_name(self) -> str:
         """Return the name."""
@@ -229,11 +229,11 @@ class Comm(PointToPoint):
     name = property(Get_name, Set_name)
 
     def Get_info(self) -> Info:
-        """Return its hints."""
+        """Return the hints."""
         return Info.Create(self._state.info)
 
     def Set_info(self, info: Info) -> None:
-        """Set hints, which are kept and not used."""
+        """Store hints. They have no effect."""
         if info:
             self._state.info = dict(info.items())
 
@@ -256,7 +256,7 @@ class Comm(PointToPoint):
         raise unsupported("MPI.Comm.Create_errhandler", "errors are exceptions")
 
     def Get_attr(self, keyval: int) -> Any:
-        """Return a value that was kept."""
+        """Return the value of an attribute."""
         fixed = {TAG_UB: TAG_MAX, HOST: PROC_NULL, IO: PROC_NULL, WTIME_IS_GLOBAL: 0, APPNUM: 0, LASTUSEDCODE: ERR_LASTCODE}
         if keyval == UNIVERSE_SIZE:
             return current().size
@@ -264,14 +264,14 @@ class Comm(PointToPoint):
         return fixed[keyval] if keyval in fixed else self._state.attributes.get(keyval)
 
     def Set_attr(self, keyval: int, attrval: Any) -> None:
-        """Keep a value."""
+        """Set an attribute."""
         self._checked_key(keyval)
         if keyval in self._state.attributes:
             self.Delete_attr(keyval)
         self._state.attributes[keyval] = attrval
 
     def Delete_attr(self, keyval: int) -> None:
-        """Forget a value."""
+        """Delete an attribute."""
         self._checked_key(keyval, keyval in self._state.attributes)
         value = self._state.attributes.pop(keyval, None)
         delete = _functions.get(keyval, (None, None))[1]
@@ -284,14 +284,14 @@ class Comm(PointToPoint):
 
     @classmethod
     def Create_keyval(cls, copy_fn: Any = None, delete_fn: Any = None, nopython: bool = False) -> int:
-        """Make a key, with what is done with its value at a copy and at a deletion."""
+        """Create a key for attributes, with callbacks for copying and deleting its values."""
         keyval = next(_keyvals)
         _functions[keyval] = (copy_fn, delete_fn)
         return keyval
 
     @classmethod
     def Free_keyval(cls, keyval: int) -> int:
-        """Forget a key."""
+        """Free a key."""
         if keyval not in _functions:
             raise Exception(ERR_KEYVAL, f"{keyval}")
         return KEYVAL_INVALID
@@ -384,7 +384,7 @@ class Intracomm(Comm):
     scan, exscan = lower(plans.scan_objects), lower(plans.exscan_objects)
 
     def Create_group(self, group: Group, tag: int = 0) -> Any:
-        """Make one of some of its ranks; these alone call it."""
+        """Create a communicator of some of the ranks; only these ranks call this."""
         state = self._state
         state.attributes.setdefault(_GROUPS, {})
         made: dict[Any, int] = state.attributes[_GROUPS]
@@ -393,7 +393,7 @@ class Intracomm(Comm):
         return Intracomm.of(self._alike(context, group.ranks))
 
     def Create_intercomm(self, local_leader: int, peer_comm: Any, remote_leader: int, tag: int = 0) -> Any:
-        """Join it with another one; the leaders of both know each other in `peer_comm`."""
+        """Create an inter-communicator with another group. The leaders of both groups communicate over `peer_comm`."""
         state = self._state
         context = state.child("inter")
         of_leader = None
@@ -408,12 +408,12 @@ class Intracomm(Comm):
         raise unsupported("MPI.Intracomm.Create_from_group", "sessions")
 
 
-#: The key under which a communicator counts its groups.
+#: Key under which a communicator counts the groups created from it.
 _GROUPS = -2
 
 
 class Intercomm(Comm):
-    """A communicator that joins two groups: ranks are those of the other one."""
+    """A communicator between two groups. Ranks refer to the other group."""
 
     @staticmethod
     def _fits(state: State) -> bool:
@@ -429,7 +429,7 @@ class Intercomm(Comm):
         return len(self._remote())
 
     def Get_remote_group(self) -> Group:
-        """Return the ranks of the other group."""
+        """Return the other group."""
         return Group.of(self._remote())
 
     remote_size, remote_group = property(Get_remote_size), property(Get_remote_group)
@@ -441,7 +441,7 @@ class Intercomm(Comm):
         return remote
 
     def Merge(self, high: bool = False) -> Any:
-        """Make one of both groups; the one that gives a true value comes last."""
+        """Create a communicator of both groups. The ranks of the group that passes a true value follow those of the other."""
         state, me = self._state, current().number
         context = state.child("merge")
         other = self.allgather(bool(high))[0]
@@ -459,7 +459,7 @@ COMM_NULL = Comm()
 
 
 def own_communicators() -> dict[str, Any]:
-    """Make what each rank has of its own, by name."""
+    """Create the predefined communicators of a rank, by name."""
     rank = current()
     world = State(2, _all_ranks(rank.size), rank.number)
     alone = State(4, (rank.number,), rank.number)
@@ -469,5 +469,5 @@ def own_communicators() -> dict[str, Any]:
 
 @cache
 def _all_ranks(size: int) -> tuple[int, ...]:
-    """Return the ranks of the world: one tuple for all of this process."""
+    """Return the ranks of the world. The ranks of a process share the tuple."""
     return tuple(range(size))

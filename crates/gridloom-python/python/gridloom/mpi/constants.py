@@ -1,4 +1,4 @@
-"""Constants of MPI 3.1 by their standard names; their numbers are this implementation's own."""
+"""Constants of MPI 3.1 by their standard names. Their values are specific to this implementation."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from .layout import BY_CODE, Layout, datatype_of
 
 
 class Datatype(Layout):
-    """What an item of a buffer is.
+    """The type of an item of a buffer.
 
     Parameters
     ----------
     datatype : Datatype, optional
-        One that this is the same as.
+        Creates another handle of this one; the null handle if omitted.
     """
 
     def __init__(self, datatype: Datatype | None = None) -> None:
@@ -36,12 +36,12 @@ class Datatype(Layout):
         return self.base.str[1:] if self.base is not None else f"V{self.Get_size()}"
 
     def tocode(self) -> str:
-        """Return the code by which `fromcode` finds it."""
+        """Return its code for `fromcode`."""
         return self.typestr
 
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
-        """Find one by NumPy's code, or by the format of a buffer."""
+        """Find a datatype by NumPy's code, or by the format of a buffer."""
         try:
             found: Datatype = datatype_of(code)
             return found
@@ -49,7 +49,7 @@ class Datatype(Layout):
             raise ValueError(str(error)) from None
 
     def _derived(self, starts: Any, extent: int | None = None) -> Datatype:
-        """Copies of this one that begin at these bytes."""
+        """Create a datatype with copies of this one at these byte offsets."""
         starts = np.asarray(starts, np.int64).reshape(-1)
         offsets = (starts[:, None] + self._checked().offsets[None, :]).reshape(-1)
         if len(starts) == 0:
@@ -58,38 +58,38 @@ class Datatype(Layout):
         return Datatype._made(self.base, offsets, low, high - low if extent is None else extent, "derived")
 
     def Create_contiguous(self, count: int) -> Datatype:
-        """Make one of `count` items that follow one another."""
+        """Create a datatype of `count` consecutive items."""
         return self._derived(np.arange(count) * self.extent)
 
     def Create_vector(self, count: int, blocklength: int, stride: int) -> Datatype:
-        """Make one of `count` blocks that are `stride` items apart."""
+        """Create a datatype of `count` blocks with a distance of `stride` items."""
         return self.Create_hvector(count, blocklength, stride * self.extent)
 
     def Create_hvector(self, count: int, blocklength: int, stride: int) -> Datatype:
-        """Make one of `count` blocks that are `stride` bytes apart."""
+        """Create a datatype of `count` blocks with a distance of `stride` bytes."""
         return self._derived(np.add.outer(np.arange(count) * stride, np.arange(blocklength) * self.extent))
 
     def Create_indexed(self, blocklengths: Sequence[int], displacements: Sequence[int]) -> Datatype:
-        """Make one of blocks at these items."""
+        """Create a datatype of blocks at these item offsets."""
         return self.Create_hindexed(blocklengths, [at * self.extent for at in displacements])
 
     def Create_hindexed(self, blocklengths: Sequence[int], displacements: Sequence[int]) -> Datatype:
-        """Make one of blocks at these bytes."""
+        """Create a datatype of blocks at these byte offsets."""
         blocks = [at + np.arange(length) * self.extent for length, at in zip(blocklengths, displacements, strict=True)]
         return self._derived(np.concatenate(blocks) if blocks else [])
 
     def Create_indexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
-        """Make one of blocks of one length at these items."""
+        """Create a datatype of blocks of equal length at these item offsets."""
         return self.Create_indexed([blocklength] * len(displacements), displacements)
 
     def Create_hindexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
-        """Make one of blocks of one length at these bytes."""
+        """Create a datatype of blocks of equal length at these byte offsets."""
         return self.Create_hindexed([blocklength] * len(displacements), displacements)
 
     def Create_subarray(
         self, sizes: Sequence[int], subsizes: Sequence[int], starts: Sequence[int], order: int = ORDER_C
     ) -> Datatype:
-        """Make a part of an array."""
+        """Create a datatype for a part of an array."""
         layout: Any = "C" if order == ORDER_C else "F"
         items = np.arange(int(np.prod(sizes))).reshape(tuple(sizes), order=layout)
         part = items[tuple(slice(at, at + length) for at, length in zip(starts, subsizes, strict=True))]
@@ -99,7 +99,7 @@ class Datatype(Layout):
 
     @classmethod
     def Create_struct(cls, blocklengths: Sequence[int], displacements: Sequence[int], datatypes: Sequence[Datatype]) -> Datatype:
-        """Make one of blocks of several datatypes at these bytes."""
+        """Create a datatype of blocks of several datatypes at these byte offsets."""
         each = zip(blocklengths, displacements, datatypes, strict=True)
         parts = [datatype._derived(at + np.arange(length) * datatype.extent) for length, at, datatype in each]
         bases = {part.base for part in parts}
@@ -109,11 +109,11 @@ class Datatype(Layout):
         return Datatype._made(bases.pop() if len(bases) == 1 else None, offsets, low, high - low, "derived")
 
     def Create_resized(self, lb: int, extent: int) -> Datatype:
-        """Make one with other bounds, bytes."""
+        """Create a datatype with other bounds, in bytes."""
         return Datatype._made(self._checked().base, self.offsets, lb, extent, "derived")
 
     def Dup(self) -> Datatype:
-        """Make a copy."""
+        """Create a copy."""
         made = Datatype(self._checked())
         made.name = "derived"
         return made
@@ -126,7 +126,7 @@ class Datatype(Layout):
         raise unsupported("MPI.Datatype.Create_darray")
 
     def Commit(self) -> Datatype:
-        """Do nothing: every datatype may be used at once."""
+        """Do nothing: a datatype can be used without a commit."""
         return self
 
     def Free(self) -> None:
@@ -150,13 +150,13 @@ class Datatype(Layout):
         return count * self.Get_size()
 
     def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Any) -> int:
-        """Pack items into a buffer of bytes; the position behind them."""
+        """Pack items into a buffer of bytes, and return the position after them."""
         data = simple([*_unpacked(inbuf), self], False).pack()
         memory_of(outbuf, True)[0][position : position + len(data)] = np.frombuffer(data, np.uint8)
         return position + len(data)
 
     def Unpack(self, inbuf: Any, position: int, outbuf: Any, comm: Any) -> int:
-        """Unpack items of a buffer of bytes; the position behind them."""
+        """Unpack items from a buffer of bytes, and return the position after them."""
         items = simple([*_unpacked(outbuf), self], True)
         size = items.count * self.Get_size()
         items.unpack(memory_of(inbuf, False)[0][position : position + size].tobytes())

@@ -1,7 +1,7 @@
-"""Reads the memory of an array that offers DLPack (https://dmlc.github.io/dlpack/latest/c_api.html), without taking it over.
+"""Reads the memory of an array that offers DLPack (https://dmlc.github.io/dlpack/latest/c_api.html), without taking ownership.
 
-The capsule stays as it is, so it frees the array itself once nothing refers to it. NumPy's ``from_dlpack`` takes the array over, and
-gives arrays that cannot be written for libraries of the older protocol.
+The capsule is not consumed, so it frees the array itself when nothing refers to it. NumPy's ``from_dlpack`` would take ownership of the array,
+and its arrays are read-only for libraries of the older protocol.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CPU = 1
-#: Before the tensor of a versioned capsule: its version, two pointers and flags.
+#: Size of the header before the tensor of a versioned capsule: its version, two pointers and flags.
 _VERSIONED_BYTES = 32
-#: Letters of NumPy by DLPack's codes.
+#: NumPy's type letters by DLPack's codes.
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
 
@@ -49,7 +49,7 @@ def memory_of(given: Any) -> tuple[NDArray[np.uint8], str] | None:
     size = tensor.bits * tensor.lanes // 8
     if tensor.strides and not is_contiguous(shape, [tensor.strides[at] for at in range(tensor.ndim)]):
         raise BufferError("the array is not contiguous: send a copy")
-    # Before DLPack had complex numbers, two lanes of floats were one.
+    # Before DLPack had complex numbers, a complex number was two lanes of floats.
     kind = f"{'c' if tensor.lanes == 2 else _KINDS[tensor.code]}{size}"
     count = int(np.prod(shape)) * size
     if count == 0:
@@ -60,7 +60,7 @@ def memory_of(given: Any) -> tuple[NDArray[np.uint8], str] | None:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the items follow one another, in either order of the dimensions; strides are items."""
+    """Whether the items are contiguous, in either order of the dimensions. Strides are in items."""
     for order in (range(len(shape) - 1, -1, -1), range(len(shape))):
         step, fits = 1, True
         for at in order:

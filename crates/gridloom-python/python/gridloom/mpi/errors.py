@@ -1,4 +1,4 @@
-"""Error classes of MPI, and the exception that names one."""
+"""Error classes of MPI, and the exception that carries one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Exception(RuntimeError):  # noqa: A001
     ierr : int, optional
         The error class.
     about : str, optional
-        What is wrong, and what would not be.
+        The mistake, and the accepted values.
     """
 
     def __init__(self, ierr: int = SUCCESS, about: str = "") -> None:
@@ -74,7 +74,7 @@ class Exception(RuntimeError):  # noqa: A001
 
     @property
     def error_string(self) -> str:
-        """The class, and what is wrong."""
+        """Return the text of the class with a description of the mistake."""
         known = 0 <= self.error_code < len(NAMES)
         text = f"{NAMES[self.error_code]}: {TEXTS[self.error_code]}" if known else f"error {self.error_code}"
         return f"{text}: {self._about}" if self._about else text
@@ -108,5 +108,5 @@ class Exception(RuntimeError):  # noqa: A001
 
 
 def unsupported(name: str, why: str = "") -> NotImplementedError:
-    """Make the error of something that is not supported, by its name."""
+    """Create the error for an unsupported part of MPI, by its name."""
     return NotImplementedError(f"gridloom mpirun does not support {name}{': ' + why if why else ''}")

@@ -11,12 +11,12 @@ from .rank import current
 
 
 class Group:
-    """Ranks of the world in an order.
+    """An ordered set of ranks of the world.
 
     Parameters
     ----------
     group : Group, optional
-        One that this is the same as.
+        Creates another handle of this one; the null handle if omitted.
     """
 
     def __init__(self, group: Group | None = None) -> None:
@@ -24,7 +24,7 @@ class Group:
 
     @classmethod
     def of(cls, ranks: Iterable[int]) -> Group:
-        """Make the group of these ranks of the world."""
+        """Create the group of these ranks of the world."""
         made = cls()
         made._ranks = tuple(ranks)
         return made
@@ -37,11 +37,11 @@ class Group:
         return self._ranks
 
     def Get_size(self) -> int:
-        """Return the number of its ranks."""
+        """Return the number of ranks."""
         return len(self.ranks)
 
     def Get_rank(self) -> int:
-        """Return the own rank in it, or UNDEFINED."""
+        """Return the caller's rank in the group, or UNDEFINED."""
         return self._place(current().number)
 
     size, rank = property(Get_size), property(Get_rank)
@@ -50,7 +50,7 @@ class Group:
         return self.ranks.index(rank) if rank in self.ranks else UNDEFINED
 
     def Translate_ranks(self, ranks: Sequence[int] | None = None, group: Group | None = None) -> list[int]:
-        """Return the numbers in another group of these ranks."""
+        """Translate ranks of one group to ranks of another."""
         if isinstance(ranks, Group):
             ranks, group = None, ranks
         numbers = range(len(self.ranks)) if ranks is None else ranks
@@ -63,47 +63,47 @@ class Group:
         return self.ranks[number]
 
     def Compare(self, group: Group) -> int:
-        """Whether it has the same ranks, in the same order."""
+        """Compare the ranks of two groups and their order."""
         if self.ranks == group.ranks:
             return IDENT
         return SIMILAR if set(self.ranks) == set(group.ranks) else UNEQUAL
 
     def Dup(self) -> Group:
-        """Make a copy."""
+        """Create a copy."""
         return Group.of(self.ranks)
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Group:
-        """Make the group of the ranks of one or the other."""
+        """Create the group of the ranks of either group."""
         return cls.of([*group1.ranks, *(rank for rank in group2.ranks if rank not in group1.ranks)])
 
     @classmethod
     def Intersection(cls, group1: Group, group2: Group) -> Group:
-        """Make the group of the ranks of both."""
+        """Create the group of the ranks that are in both groups."""
         return cls.of(rank for rank in group1.ranks if rank in group2.ranks)
 
     @classmethod
     def Difference(cls, group1: Group, group2: Group) -> Group:
-        """Make the group of the ranks of the first alone."""
+        """Create the group of the ranks of the first that are not in the second."""
         return cls.of(rank for rank in group1.ranks if rank not in group2.ranks)
 
     Intersect = Intersection
 
     def Incl(self, ranks: Sequence[int]) -> Group:
-        """Make the group of these of its ranks."""
+        """Create the group of these ranks."""
         return Group.of([self._one(number) for number in ranks])
 
     def Excl(self, ranks: Sequence[int]) -> Group:
-        """Make the group of its other ranks."""
+        """Create the group without these ranks."""
         out = {self._one(number) for number in ranks}
         return Group.of(rank for rank in self.ranks if rank not in out)
 
     def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
-        """Make the group of these ranges of its ranks: first, last and stride."""
+        """Create the group of these ranges of ranks, given as first, last and stride."""
         return self.Incl(_ranges(ranks))
 
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
-        """Make the group of its ranks without these ranges."""
+        """Create the group without these ranges of ranks."""
         return self.Excl(_ranges(ranks))
 
     def Free(self) -> None:
@@ -131,14 +131,14 @@ def _ranges(ranks: Sequence[tuple[int, int, int]]) -> list[int]:
 
 
 class Info:
-    """Hints by name, which are kept and not used."""
+    """Hints by name. They are stored and have no effect."""
 
     def __init__(self, info: Info | None = None) -> None:
         self._items: dict[str, str] | None = None if info is None else info._items
 
     @classmethod
     def Create(cls, items: Any = None) -> Info:
-        """Make one."""
+        """Create an empty info."""
         made = cls()
         made._items = {}
         made.update(items or {})
@@ -151,7 +151,7 @@ class Info:
         return self._items
 
     def Dup(self) -> Info:
-        """Make a copy."""
+        """Create a copy."""
         return Info.Create(self._own)
 
     copy = Dup
@@ -206,11 +206,11 @@ class Info:
         self._own.update(dict(pairs), **kwds)
 
     def pop(self, key: str, *default: str) -> str:
-        """Take a value out."""
+        """Remove a value and return it."""
         return self._own.pop(key, *default)
 
     def popitem(self) -> tuple[str, str]:
-        """Take the last value out."""
+        """Remove the last value and return it."""
         return self._own.popitem()
 
     def clear(self) -> None:
@@ -246,14 +246,14 @@ class Info:
 
 
 class Errhandler:
-    """What comes of an error: here always an exception."""
+    """An error handler. Here, an error is always an exception."""
 
     def __init__(self, errhandler: Errhandler | None = None) -> None:
         self.name: str = "ERRHANDLER_NULL" if errhandler is None else errhandler.name
 
     @classmethod
     def named(cls, name: str) -> Errhandler:
-        """Make one of the standard's."""
+        """Create a predefined error handler."""
         made = cls()
         made.name = name
         return made

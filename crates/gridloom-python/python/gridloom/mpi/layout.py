@@ -1,4 +1,4 @@
-"""Layouts: where the bytes of an item are, and the registry of datatypes by their codes, which `datatype` fills."""
+"""Layouts: the positions of the bytes of an item. Also the registry of datatypes by their codes, which `datatype` fills."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Layout:
     """Layout of an item of a buffer: the part of `Datatype` that buffers need."""
 
     def __init__(self) -> None:
-        #: The NumPy type of its parts; ``None`` if they differ.
+        #: NumPy type of its parts; ``None`` if they have different types.
         self.base: np.dtype[Any] | None = None
-        #: Where its bytes are in an item, in the order in which they are sent.
+        #: Positions of its bytes in an item, in the order in which they are sent.
         self.offsets: Offsets = np.zeros(0, np.int64)
         self._lb = 0
         self._extent = 0
-        #: Whether items follow one another without gaps.
+        #: Whether items are contiguous.
         self.is_contiguous = False
         self.name = "MPI_DATATYPE_NULL"
 
@@ -41,7 +41,7 @@ class Layout:
 
     @classmethod
     def basic(cls: type[_L], name: str, char: Any) -> _L:
-        """Make one of the standard's."""
+        """Create the layout of a predefined datatype."""
         base = np.dtype(char)
         return cls._made(base, np.arange(base.itemsize), 0, base.itemsize, name)
 
@@ -65,12 +65,12 @@ class Layout:
         return len(self._checked().offsets)
 
     def Get_extent(self) -> tuple[int, int]:
-        """Return the lower bound and the extent, bytes."""
+        """Return the lower bound and the extent, in bytes."""
         self._checked()
         return self._lb, self._extent
 
     def Get_true_extent(self) -> tuple[int, int]:
-        """Return the first byte and the span, bytes."""
+        """Return the first byte and the span, in bytes."""
         if len(self.offsets) == 0:
             return 0, 0
         first = int(self.offsets.min())

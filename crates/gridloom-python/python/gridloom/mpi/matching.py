@@ -1,6 +1,6 @@
 """The messages of one rank: received ones and awaited ones, matched in MPI's order.
 
-**Promise:** messages of one sender in one context match in the order in which they arrived, receives in the order in which they were
+**Guarantee:** messages of one sender in one context are matched in the order of their arrival, and receives in the order in which they were
 posted (MPI 3.1, section 3.5).
 """
 
@@ -21,7 +21,7 @@ class Envelope:
         self.source = source
         self.tag = tag
         self.data = data
-        #: The sender's rank in the world and its number for a send that waits until it is matched.
+        #: For a send that waits until it is matched: the sender's rank in the world, and its number of the send.
         self.ticket = ticket
 
 
@@ -37,7 +37,7 @@ class Posted:
 
 
 class Matching:
-    """By contexts, which are communicators."""
+    """Received messages and posted receives, by context. A communicator has its own contexts."""
 
     def __init__(self, matched: Callable[[Envelope], None]) -> None:
         self._matched = matched
@@ -45,7 +45,7 @@ class Matching:
         self._posted: dict[int, list[Posted]] = {}
 
     def arrive(self, context: int, envelope: Envelope) -> None:
-        """Take a message in."""
+        """Process a received message."""
         posted = self._posted.get(context, ())
         source, tag = envelope.source, envelope.tag
         for at, one in enumerate(posted):
@@ -57,7 +57,7 @@ class Matching:
         self._received.setdefault(context, []).append(envelope)
 
     def take(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Take a received message, as a receive does."""
+        """Take a received message for a receive."""
         envelope = self.find(context, source, tag)
         if envelope is not None:
             self._received[context].remove(envelope)
@@ -72,11 +72,11 @@ class Matching:
         return None
 
     def post(self, context: int, posted: Posted) -> None:
-        """Wait for a message that has not arrived."""
+        """Post a receive whose message has not arrived."""
         self._posted.setdefault(context, []).append(posted)
 
     def cancel(self, context: int, posted: Posted) -> bool:
-        """Stop waiting; whether no message has matched before."""
+        """Remove a posted receive. Return whether no message had matched it."""
         waiting = self._posted.get(context, [])
         if posted not in waiting:
             return False
@@ -84,7 +84,7 @@ class Matching:
         return True
 
     def forget(self, context: int) -> None:
-        """A communicator is freed: drop what is empty."""
+        """Drop the empty queues of a freed communicator."""
         if not self._received.get(context, True):
             del self._received[context]
         if not self._posted.get(context, True):

@@ -1,4 +1,4 @@
-"""Operations of reductions: of objects, and of arrays."""
+"""Operations of reductions, for objects and for arrays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .errors import ERR_OP, Exception
 
 
 class Op:
-    """An operation; called with two objects, it combines them.
+    """An operation. A call with two objects combines them.
 
     Parameters
     ----------
     op : Op, optional
-        One that this is the same as.
+        Creates another handle of this one; the null handle if omitted.
     """
 
     def __init__(self, op: Op | None = None) -> None:
@@ -33,7 +33,7 @@ class Op:
 
     @classmethod
     def Create(cls, function: Callable[[Any, Any, Any], None], commute: bool = False) -> Op:
-        """Make one of the program's own.
+        """Create an operation from a function of the program.
 
         Parameters
         ----------
@@ -78,12 +78,12 @@ class Op:
         raise ValueError("cannot call a null operation")
 
     def combines(self, block: Block) -> Callable[[bytes, bytes], bytes]:
-        """Return the function that combines the bytes of two messages of such items."""
+        """Return the function that combines the bytes of two messages with items of this datatype."""
         if self._of_buffers is not None:
             function = self._of_buffers
 
             def combined(left: bytes, right: bytes) -> bytes:
-                # A slice of one takes any buffer, as that of mpi4py's memory does.
+                # Like a slice of mpi4py's memory, a slice of this accepts any buffer.
                 both = bytearray(right)
                 function(bytearray(left), both, block.datatype)
                 return bytes(both)
@@ -194,5 +194,5 @@ BY_NAME: dict[str, Op] = {
     "REPLACE": Op._builtin("MPI_REPLACE", lambda x, y: y, lambda x, y: y, commutes=False),
     "NO_OP": Op._builtin("MPI_NO_OP", lambda x, y: x, lambda x, y: x, commutes=False),
 }
-# Where a pickle looks for them.
+# Pickles find the operations in this module.
 globals().update(BY_NAME)

@@ -1,6 +1,6 @@
-"""Collective calls of a communicator: what each of them packs, exchanges and unpacks.
+"""Collective calls of a communicator: how each of them packs, exchanges and unpacks its data.
 
-A plan is a generator of `collectives`; `upper` and `lower` make the methods of it. Buffers are read as mpi4py does (see its tutorial,
+A plan is a generator of `collectives`; `upper` and `lower` turn it into methods. Buffers have the notation of mpi4py (see its tutorial,
 "Collective communication").
 """
 
@@ -47,7 +47,7 @@ def bcast(on: Exchange, buf: Any, root: int = 0) -> Steps:
 
 def _gather(reader: Reader) -> Callable[..., Steps]:
     def gather(on: Exchange, sendbuf: Any, recvbuf: Any, root: int = 0) -> Steps:
-        """Put the buffers of all side by side at the root."""
+        """Concatenate the buffers of all ranks at the root."""
         _root(on, root)
         to = reader(recvbuf, True, on.size) if on.sends(root) else None
         item = None
@@ -78,7 +78,7 @@ def _scatter(reader: Reader) -> Callable[..., Steps]:
 
 def _allgather(reader: Reader) -> Callable[..., Steps]:
     def allgather(on: Exchange, sendbuf: Any, recvbuf: Any) -> Steps:
-        """Put the buffers of all side by side everywhere."""
+        """Concatenate the buffers of all ranks at all ranks."""
         to = reader(recvbuf, True, on.size)
         item = to.each[on.me].pack() if is_in_place(sendbuf) else simple(sendbuf, False).pack()
         to.unpack((yield from collectives.allgather(on, item)))
@@ -88,7 +88,7 @@ def _allgather(reader: Reader) -> Callable[..., Steps]:
 
 def _alltoall(reader: Reader) -> Callable[..., Steps]:
     def alltoall(on: Exchange, sendbuf: Any, recvbuf: Any) -> Steps:
-        """Exchange a block between each two ranks."""
+        """Exchange a block between each pair of ranks."""
         to = reader(recvbuf, True, on.size)
         items = to.pack() if is_in_place(sendbuf) else reader(sendbuf, False, on.size).pack()
         to.unpack((yield from collectives.alltoall(on, items)))
@@ -107,7 +107,7 @@ def _operands(sendbuf: Any, recvbuf: Any) -> tuple[Block, Block]:
 
 
 def reduce(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Steps:
-    """Combine the buffers of all at the root."""
+    """Combine the buffers of all ranks at the root."""
     _root(on, root)
     if on.is_inter:
         own = simple(recvbuf, True) if root == ROOT else simple(sendbuf, False) if root >= 0 else None
@@ -124,13 +124,13 @@ def reduce(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0
 
 
 def allreduce(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Steps:
-    """Combine the buffers of all everywhere."""
+    """Combine the buffers of all ranks at all ranks."""
     own, to = _operands(sendbuf, recvbuf)
     to.unpack((yield from collectives.allreduce(on, own.pack(), op.combines(own))))
 
 
 def reduce_scatter_block(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Steps:
-    """Combine the buffers of all, and scatter blocks of one length."""
+    """Combine the buffers of all ranks, and scatter blocks of equal length."""
     if is_in_place(sendbuf):
         whole = simple(recvbuf, False)
         to = simple(recvbuf, True, 0, on.own_size)
@@ -144,7 +144,7 @@ def reduce_scatter_block(on: Exchange, sendbuf: Any, recvbuf: Any, op: Op = SUM)
 
 
 def reduce_scatter(on: Exchange, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: Op = SUM) -> Steps:
-    """Combine the buffers of all, and scatter blocks."""
+    """Combine the buffers of all ranks, and scatter blocks."""
     to = simple(recvbuf, True)
     whole = to if is_in_place(sendbuf) else simple(sendbuf, False)
     if recvcounts is not None:
@@ -196,7 +196,7 @@ def bcast_object(on: Exchange, obj: Any, root: int = 0) -> Steps:
 
 
 def gather_objects(on: Exchange, sendobj: Any, root: int = 0) -> Steps:
-    """Give the root a list of all objects."""
+    """Gather a list of all objects at the root."""
     _root(on, root)
     gives = not on.is_inter or root >= 0
     items = yield from collectives.gather(on, dumped(sendobj) if gives else None, root)
@@ -211,7 +211,7 @@ def _dumped(objects: Any, count: int) -> list[bytes]:
 
 
 def scatter_objects(on: Exchange, sendobj: Any, root: int = 0) -> Steps:
-    """Give each rank one of the root's objects."""
+    """Scatter the root's objects, one to each rank."""
     _root(on, root)
     items = _dumped(sendobj, on.size) if on.sends(root) else None
     data = yield from collectives.scatter(on, items, root)
@@ -219,12 +219,12 @@ def scatter_objects(on: Exchange, sendobj: Any, root: int = 0) -> Steps:
 
 
 def allgather_objects(on: Exchange, sendobj: Any) -> Steps:
-    """Give all ranks a list of all objects."""
+    """Gather a list of all objects at all ranks."""
     return [pickle.loads(item) for item in (yield from collectives.allgather(on, dumped(sendobj)))]
 
 
 def alltoall_objects(on: Exchange, sendobj: Any) -> Steps:
-    """Give each rank one object of each."""
+    """Exchange one object between each pair of ranks."""
     return [pickle.loads(item) for item in (yield from collectives.alltoall(on, _dumped(sendobj, on.size)))]
 
 
@@ -236,7 +236,7 @@ def reduce_objects(on: Exchange, sendobj: Any, op: Any = SUM, root: int = 0) -> 
 
 
 def allreduce_objects(on: Exchange, sendobj: Any, op: Any = SUM) -> Steps:
-    """Combine all objects everywhere."""
+    """Combine all objects at all ranks."""
     return pickle.loads((yield from collectives.allreduce(on, dumped(sendobj), of_pickles(op))))
 
 
@@ -251,7 +251,7 @@ def exscan_objects(on: Exchange, sendobj: Any, op: Any = SUM) -> Steps:
     return None if data is None else pickle.loads(data)
 
 
-# Methods of plans.
+# From plans to methods.
 
 
 def _task(comm: Any, plan: Callable[..., Steps], arguments: Any, named: Any) -> Task:
@@ -260,7 +260,7 @@ def _task(comm: Any, plan: Callable[..., Steps], arguments: Any, named: Any) -> 
 
 
 def lower(plan: Callable[..., Steps]) -> Callable[..., Any]:
-    """Make the call that waits, and gives what the plan does."""
+    """Create the method that waits, and returns the result of the plan."""
 
     def call(comm: Any, *arguments: Any, **named: Any) -> Any:
         return Request.of(_task(comm, plan, arguments, named)).wait()
@@ -269,7 +269,7 @@ def lower(plan: Callable[..., Steps]) -> Callable[..., Any]:
 
 
 def upper(plan: Callable[..., Steps]) -> tuple[Callable[..., None], Callable[..., Request], Callable[..., Prequest]]:
-    """Make the call that waits, the one that gives a request, and the one that gives a persistent request."""
+    """Create three methods: one that waits, one that returns a request, and one that returns a persistent request."""
 
     def begin(comm: Any, *arguments: Any, **named: Any) -> Request:
         made: Request = Request.of(_task(comm, plan, arguments, named))

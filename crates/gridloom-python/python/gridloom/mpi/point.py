@@ -18,7 +18,7 @@ from .status import Status
 
 
 class PointToPoint:
-    """The part of a communicator that sends and receives."""
+    """The sends and receives of a communicator."""
 
     _own: State | None
     _predefined: str | None = None
@@ -76,26 +76,26 @@ class PointToPoint:
     # Buffers.
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer; returns when it may be changed."""
+        """Send a buffer; return when the buffer may be changed."""
         self._waited(self._send(lambda: simple(buf, False, dest).pack(), dest, tag))
 
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer; returns when its receive has begun."""
+        """Send a buffer; return when its receive has begun."""
         self._waited(self._send(lambda: simple(buf, False, dest).pack(), dest, tag, True))
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        """Send a buffer; gives a request."""
+        """Send a buffer; return a request."""
         return self._request(self._send(lambda: simple(buf, False, dest).pack(), dest, tag))
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        """Send a buffer; gives a request that is over when its receive has begun."""
+        """Send a buffer; return a request that completes when its receive has begun."""
         return self._request(self._send(lambda: simple(buf, False, dest).pack(), dest, tag, True))
 
     def _request(self, operation: Operation) -> Request:
         made: Request = Request.of(operation)
         return made
 
-    # Data are always copied, so these are the same.
+    # Data are always copied, so buffered sends are the same as normal ones.
     Bsend = Rsend = Send
     Ibsend = Irsend = Isend
 
@@ -104,7 +104,7 @@ class PointToPoint:
         self._waited(self._receive(lambda: simple(buf, True, source), source, tag), status)
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Receive into a buffer; gives a request."""
+        """Receive into a buffer; return a request."""
         return self._request(self._receive(lambda: simple(buf, True, source), source, tag))
 
     def Sendrecv(
@@ -117,7 +117,7 @@ class PointToPoint:
     def Isendrecv(
         self, sendbuf: Any, dest: int, sendtag: int = 0, recvbuf: Any = None, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
     ) -> Request:
-        """Send a buffer and receive into another; gives a request."""
+        """Send a buffer and receive into another; return a request."""
         return self._request(self._both(sendbuf, dest, sendtag, recvbuf, source, recvtag))
 
     def _both(self, sendbuf: Any, dest: int, sendtag: int, recvbuf: Any, source: int, recvtag: int) -> Operation:
@@ -133,7 +133,7 @@ class PointToPoint:
     def Isendrecv_replace(
         self, buf: Any, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
     ) -> Request:
-        """Send a buffer, and receive into it; gives a request."""
+        """Send a buffer, and receive into it; return a request."""
         return self._request(self._replaced(buf, dest, sendtag, source, recvtag))
 
     def _replaced(self, buf: Any, dest: int, sendtag: int, source: int, recvtag: int) -> Operation:
@@ -141,17 +141,17 @@ class PointToPoint:
         return Both(self._receive(lambda: simple(buf, True, source), source, recvtag), self._send(lambda: data, dest, sendtag))
 
     def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
-        """Make a request that sends a buffer again and again."""
+        """Create a persistent request that sends a buffer."""
         return Prequest.made(lambda: self._send(lambda: simple(buf, False, dest).pack(), dest, tag))
 
     def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
-        """Make a request that sends a buffer again and again, and is over when its receive has begun."""
+        """Create a persistent request that sends a buffer, and completes when its receive has begun."""
         return Prequest.made(lambda: self._send(lambda: simple(buf, False, dest).pack(), dest, tag, True))
 
     Bsend_init = Rsend_init = Send_init
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
-        """Make a request that receives into a buffer again and again."""
+        """Create a persistent request that receives into a buffer."""
         return Prequest.made(lambda: self._receive(lambda: simple(buf, True, source), source, tag))
 
     def Psend_init(self, *_: Any, **__: Any) -> Prequest:
@@ -165,19 +165,19 @@ class PointToPoint:
     # Objects.
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Send an object; it is pickled."""
+        """Pickle an object and send it."""
         self._waited(self._send(lambda: dumped(obj), dest, tag))
 
     def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Send an object; returns when its receive has begun."""
+        """Send an object; return when its receive has begun."""
         self._waited(self._send(lambda: dumped(obj), dest, tag, True))
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Send an object; gives a request."""
+        """Send an object; return a request."""
         return self._request(self._send(lambda: dumped(obj), dest, tag))
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Send an object; gives a request that is over when its receive has begun."""
+        """Send an object; return a request that completes when its receive has begun."""
         return self._request(self._send(lambda: dumped(obj), dest, tag, True))
 
     bsend, ibsend = send, isend
@@ -189,7 +189,7 @@ class PointToPoint:
         return self._waited(self._receive(lambda: None, source, tag), status)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Receive an object; gives a request."""
+        """Receive an object; return a request."""
         return self._request(self._receive(lambda: None, source, tag))
 
     def sendrecv(
@@ -203,20 +203,20 @@ class PointToPoint:
     # Probes.
 
     def Probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Wait for a message, and leave it there."""
+        """Wait for a message without receiving it."""
         self._probed(source, tag, status, False)
         return True
 
     def Iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Whether there is such a message."""
+        """Whether a matching message has arrived."""
         return self._iprobed(source, tag, status, False) is not None
 
     def Mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
-        """Wait for a message, and take it out, to be received."""
+        """Wait for a message, and remove it from the queue for a later receive."""
         return self._probed(source, tag, status, True)
 
     def Improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
-        """Take a message out, if there is one, to be received."""
+        """Remove a message from the queue for a later receive, if there is one."""
         return self._iprobed(source, tag, status, True)
 
     probe, iprobe, mprobe, improbe = Probe, Iprobe, Mprobe, Improbe
@@ -258,7 +258,7 @@ class PointToPoint:
 
 
 class Taken(Receive):
-    """The receive of a message that a probe has taken out."""
+    """The receive of a message that a probe has removed from the queue."""
 
     def __init__(self, envelope: Envelope, block: Block | None) -> None:
         Operation.__init__(self, "a matched message")
@@ -267,7 +267,7 @@ class Taken(Receive):
 
 
 class Message:
-    """A message that a probe has taken out, to be received."""
+    """A message that a probe has removed from the queue. It has not been received yet."""
 
     def __init__(self, message: Message | None = None) -> None:
         self._envelope: Envelope | None = None if message is None else message._envelope
@@ -275,20 +275,20 @@ class Message:
 
     @classmethod
     def of(cls, envelope: Envelope) -> Message:
-        """Make it of what came."""
+        """Create it from a received envelope."""
         made = cls()
         made._envelope = envelope
         return made
 
     @classmethod
     def Probe(cls, comm: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
-        """Wait for a message, and take it out."""
+        """Wait for a message, and remove it from the queue."""
         found: Message = comm.Mprobe(source, tag, status)
         return found
 
     @classmethod
     def Iprobe(cls, comm: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
-        """Take a message out, if there is one."""
+        """Remove a message from the queue, if there is one."""
         found: Message | None = comm.Improbe(source, tag, status)
         return found
 
@@ -305,11 +305,11 @@ class Message:
         return Taken(envelope, None if is_object else simple(buf, True))
 
     def Recv(self, buf: Any, status: Status | None = None) -> None:
-        """Receive it into a buffer."""
+        """Receive the message into a buffer."""
         Request.of(self._operation(buf, False)).wait(status)
 
     def Irecv(self, buf: Any) -> Request:
-        """Receive it into a buffer; gives a request."""
+        """Receive the message into a buffer; return a request."""
         made: Request = Request.of(self._operation(buf, False))
         return made
 
@@ -318,7 +318,7 @@ class Message:
         return Request.of(self._operation(None, True)).wait(status)
 
     def irecv(self) -> Request:
-        """Receive the object; gives a request."""
+        """Receive the object; return a request."""
         made: Request = Request.of(self._operation(None, True))
         return made
 

@@ -1,4 +1,4 @@
-"""Modules of which each rank has its own copy: ``__main__``, and those below the program's folder.
+"""Modules that each rank has a copy of: ``__main__``, and the modules below the program's folder.
 
 Ranks of one element share an interpreter. While a rank runs, its own modules are in ``sys.modules``; they are replaced when another
 rank continues. Modules of installed packages, of the standard library and in compiled files are shared.

@@ -1,7 +1,7 @@
-"""A rank: a chare with a stack of its own, on which the program runs and blocks while other ranks of the element run.
+"""A rank: a chare with a stack of its own. The program runs and blocks on this stack, while other ranks of the element run.
 
-The stack is a greenlet. A call that has to wait switches to the element's scheduler; the message that brings what it waits for
-switches back. Ranks of one element share its thread, so what they send reaches the scheduler by the same way as other chares' messages.
+The stack is a greenlet. A call that has to wait switches to the element's scheduler, and the awaited message switches back. Ranks of one
+element share its thread, and their messages reach the scheduler like those of other chares.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def current() -> Rank:
 
 
 class Program:
-    """What all ranks run, with the world's size.
+    """The program that all ranks run, and the number of ranks.
 
     Parameters
     ----------
     run : function
         Runs the program with the modules of a rank, and returns its exit status.
     modules : function
-        Makes the modules of a rank.
+        Creates the modules of a rank.
     communicators : function
-        Makes the communicators of the rank that calls it, by name.
+        Creates the communicators of the calling rank, by name.
     size : int
         Number of ranks.
     """
@@ -73,7 +73,7 @@ class Rank(chares.Chare):
         self.matching = Matching(self._matched)
         self.modules = program.modules()
         self.result: int | None = None
-        #: Communicators and other objects that each rank has of its own, by their names.
+        #: Communicators and other objects of this rank, by name.
         self.own: dict[str, Any] = {}
         self.waits_for: Any = None
         self._program = program
@@ -97,12 +97,12 @@ class Rank(chares.Chare):
         self._go_on()
 
     def accepted(self, ticket: int) -> None:
-        """Another rank has matched a message whose sender waits for that."""
+        """Resume a send that waited until another rank had matched its message."""
         self._unaccepted.pop(ticket)()
         self._go_on()
 
     def resume(self) -> None:
-        """Go on after giving way."""
+        """Continue after `give_way`."""
         self._run()
 
     def _go_on(self) -> None:
@@ -120,7 +120,7 @@ class Rank(chares.Chare):
         try:
             code = self._program.run(self.modules)
         except GreenletExit:
-            # The program has ended, and this stack is dropped.
+            # The program has ended; this stack is dropped.
             return
         except BaseException as error:
             text = "".join(traceback.format_exception(type(error), error, _of_program(error.__traceback__)))
@@ -129,7 +129,7 @@ class Rank(chares.Chare):
         self.result = code
         self.contribute(code, "max", chares.exit)
 
-    # What the rank's own code calls, on its stack.
+    # Called by the rank's own code, on its stack.
 
     def send(self, to: int, context: int, source: int, tag: int, data: Any, on_accepted: Callable[[], None] | None = None) -> None:
         """Send to a rank of the world; `source` is the sender's rank in the communicator. Never waits."""
@@ -143,11 +143,11 @@ class Rank(chares.Chare):
             self.array[to].arrive(context, source, tag, data, ticket)
             other = self._program.ranks.get(to)
             if (other is None or other.element != self.element) and getcurrent() is self._stack:
-                # It leaves when the scheduler has its turn, and must not wait for what this rank computes next.
+                # The scheduler sends the message on its next turn. It must not wait for the next computation of this rank.
                 self.give_way()
 
     def wait_until(self, is_ready: Callable[[], bool], what: Any) -> None:
-        """Let others run until that holds; `what` says what for."""
+        """Let other ranks run until the condition holds. `what` describes it in errors."""
         if is_ready():
             return
         if getcurrent() is not self._stack:
@@ -157,7 +157,7 @@ class Rank(chares.Chare):
         self.waits_for = None
 
     def give_way(self) -> None:
-        """Let the other ranks and the connections have a turn."""
+        """Let the other ranks run and the connections be served once."""
         self.this.resume()
         self._to_scheduler()
 
@@ -184,7 +184,7 @@ class Rank(chares.Chare):
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the calls of this package that lead to the program."""
+    """Remove the frames of this package above the program."""
     own = os.path.dirname(__file__)
     while trace is not None and trace.tb_next is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == own:
         trace = trace.tb_next

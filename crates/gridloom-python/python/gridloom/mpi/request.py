@@ -1,4 +1,4 @@
-"""Requests: what a rank may wait for, and the operations behind them."""
+"""Requests, which a rank can wait for, and their operations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .status import Status
 
 
 class Operation:
-    """Something under way; `done` once it is over."""
+    """An operation in progress; `done` is true once it is complete."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -24,14 +24,14 @@ class Operation:
         self.status = Status()
 
     def result(self) -> Any:
-        """Give what lower-case calls return."""
+        """Return the result of the lower-case calls."""
         return None
 
     def cancel(self) -> None:
-        """Give up, if it can."""
+        """Cancel the operation, if that is possible."""
 
     def finished(self) -> None:
-        """Be over."""
+        """Mark it as complete."""
         self.done = True
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Operation:
 
 
 class Receive(Operation):
-    """A receive into a block, or of an object."""
+    """A receive into a block, or a receive of an object."""
 
     def __init__(self, rank: Rank, context: int, source: int, tag: int, block: Block | None, what: str) -> None:
         super().__init__(what)
@@ -56,7 +56,7 @@ class Receive(Operation):
             self.take(envelope)
 
     def take(self, envelope: Envelope) -> None:
-        """Take the message."""
+        """Process the received message."""
         self.status.source, self.status.tag, self.status.size = envelope.source, envelope.tag, len(envelope.data)
         if self._block is None:
             self._data = envelope.data
@@ -66,12 +66,12 @@ class Receive(Operation):
             except BaseException as error:
                 self.error = error
                 self.status.error = getattr(error, "error_code", SUCCESS)
-        # They refer to one another, and would stay until the garbage is collected.
+        # The two refer to each other, and would only be freed by the garbage collector.
         self._posted = self._block = None
         self.done = True
 
     def result(self) -> Any:
-        # An empty message is that of no object.
+        # An empty message stands for no object.
         return pickle.loads(self._data) if self._data else None
 
     def cancel(self) -> None:
@@ -81,7 +81,7 @@ class Receive(Operation):
 
 
 class Done(Operation):
-    """Something that is over at once: a send whose data were copied, or anything with PROC_NULL."""
+    """An operation that is complete at once: a send whose data were copied, or any operation with PROC_NULL."""
 
     def __init__(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> None:
         super().__init__("nothing")
@@ -90,7 +90,7 @@ class Done(Operation):
 
 
 class Both(Operation):
-    """A send and a receive: over when both are, with what the receive gives."""
+    """A send and a receive, complete when both are. The result is that of the receive."""
 
     def __init__(self, receive: Operation, send: Operation) -> None:
         self._receive, self._send = receive, send
@@ -107,25 +107,25 @@ class Both(Operation):
 
 
 class Request:
-    """A request; false once it is over."""
+    """A request. It is false once it is complete."""
 
     def __init__(self, request: Request | None = None) -> None:
         self._operation: Operation | None = None if request is None else request._operation
 
     @classmethod
     def of(cls, operation: Operation) -> Any:
-        """Make the request of an operation."""
+        """Create the request of an operation."""
         made = cls()
         made._operation = operation
         return made
 
-    # What Prequest says otherwise.
+    # Prequest overrides these.
 
     def _is_null(self) -> bool:
         return self._operation is None
 
     def _end(self, status: Status | None) -> Any:
-        """Take the result of an operation that is over."""
+        """Take the result of a completed operation."""
         operation, self._operation = self._operation, None
         if operation is None:
             if status is not None:
@@ -141,32 +141,32 @@ class Request:
         return self._operation is None or self._operation.done
 
     def _is_over_soon(self) -> bool:
-        """Whether it is over, after the others had a turn if it was not."""
+        """Whether it is complete. If it was not, the other ranks run first."""
         if not self._is_over():
             current().give_way()
         return self._is_over()
 
     def Wait(self, status: Status | None = None) -> bool:
-        """Wait until it is over."""
+        """Wait until it is complete."""
         self.wait(status)
         return True
 
     def wait(self, status: Status | None = None) -> Any:
-        """Wait until it is over; the object that it received."""
+        """Wait until it is complete, and return the received object."""
         if not self._is_over():
             current().wait_until(self._is_over, self._operation)
         return self._end(status)
 
     def Test(self, status: Status | None = None) -> bool:
-        """Whether it is over."""
+        """Whether it is complete."""
         return self.test(status)[0]
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
-        """Whether it is over, and the object that it received."""
+        """Return whether it is complete, and the received object."""
         return (True, self._end(status)) if self._is_over_soon() else (False, None)
 
     def Get_status(self, status: Status | None = None) -> bool:
-        """Whether it is over; it stays a request."""
+        """Whether it is complete. The request remains valid."""
         is_over = self._is_over_soon()
         if is_over and status is not None:
             status.take(Status() if self._operation is None else self._operation.status)
@@ -175,7 +175,7 @@ class Request:
     get_status = Get_status
 
     def Cancel(self) -> None:
-        """Give up a receive that no message has matched."""
+        """Cancel a receive that no message has matched."""
         if self._operation is None:
             raise Exception(ERR_REQUEST, "it is REQUEST_NULL")
         self._operation.cancel()
@@ -183,7 +183,7 @@ class Request:
     cancel = Cancel
 
     def Free(self) -> None:
-        """Forget it; what is under way goes on."""
+        """Free the request. The operation continues."""
         if self._is_null():
             raise Exception(ERR_REQUEST, "it is REQUEST_NULL")
         self._operation = None
@@ -192,12 +192,12 @@ class Request:
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
-        """Wait until one is over; its number."""
+        """Wait until one is complete, and return its index."""
         return cls.waitany(requests, status)[0]
 
     @classmethod
     def waitany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, Any]:
-        """Wait until one is over; its number, and the object that it received."""
+        """Wait until one is complete, and return its index and the received object."""
         active = [request for request in requests if request._operation is not None]
         if active:
             current().wait_until(lambda: any(request._is_over() for request in active), f"one of {len(active)} requests")
@@ -214,13 +214,13 @@ class Request:
 
     @classmethod
     def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """Whether one is over: its number, and whether."""
+        """Return the index of a completed request, and whether there is one."""
         number, is_over, _ = cls.testany(requests, status)
         return number, is_over
 
     @classmethod
     def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, Any]:
-        """Whether one is over: its number, whether, and the object that it received."""
+        """Return the index of a completed request, whether there is one, and the received object."""
         active = [request for request in requests if request._operation is not None]
         if active and not any(request._is_over() for request in active):
             current().give_way()
@@ -231,13 +231,13 @@ class Request:
 
     @classmethod
     def Waitall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
-        """Wait until all are over."""
+        """Wait until all are complete."""
         cls.waitall(requests, statuses)
         return True
 
     @classmethod
     def waitall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[Any]:
-        """Wait until all are over; the objects that they received."""
+        """Wait until all are complete, and return the received objects."""
         open_ones = [request for request in requests if not request._is_over()]
         if open_ones:
             current().wait_until(lambda: all(request._is_over() for request in open_ones), _several(open_ones))
@@ -245,12 +245,12 @@ class Request:
 
     @classmethod
     def Testall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
-        """Whether all are over."""
+        """Whether all are complete."""
         return cls.testall(requests, statuses)[0]
 
     @classmethod
     def testall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[bool, list[Any] | None]:
-        """Whether all are over, and the objects that they received."""
+        """Return whether all are complete, and the received objects."""
         if not all(request._is_over() for request in requests):
             current().give_way()
         if not all(request._is_over() for request in requests):
@@ -259,12 +259,12 @@ class Request:
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
-        """Wait until some are over; their numbers."""
+        """Wait until some are complete, and return their indices."""
         return cls.waitsome(requests, statuses)[0]
 
     @classmethod
     def waitsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[list[int] | None, list[Any] | None]:
-        """Wait until some are over; their numbers, and the objects that they received."""
+        """Wait until some are complete, and return their indices and the received objects."""
         active = [request for request in requests if request._operation is not None]
         if active:
             current().wait_until(lambda: any(request._is_over() for request in active), f"some of {len(active)} requests")
@@ -280,12 +280,12 @@ class Request:
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
-        """Return the numbers of those that are over."""
+        """Return the indices of the completed requests."""
         return cls.testsome(requests, statuses)[0]
 
     @classmethod
     def testsome(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> tuple[list[int] | None, list[Any] | None]:
-        """Return the numbers of those that are over, and the objects that they received."""
+        """Return the indices of the completed requests, and the received objects."""
         active = [request for request in requests if request._operation is not None]
         if active and not any(request._is_over() for request in active):
             current().give_way()
@@ -297,7 +297,7 @@ class Request:
 
     @classmethod
     def Get_status_all(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
-        """Whether all are over; they stay requests."""
+        """Whether all are complete. The requests remain valid."""
         if not all(request._is_over() for request in requests):
             current().give_way()
         is_over = all(request._is_over() for request in requests)
@@ -311,7 +311,7 @@ class Request:
 
     @classmethod
     def Get_status_any(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """Whether one is over; it stays a request."""
+        """Whether one is complete. The request remains valid."""
         active = [number for number, request in enumerate(requests) if request._operation is not None]
         over = [number for number in active if requests[number]._is_over_soon()]
         if over and status is not None:
@@ -324,7 +324,7 @@ class Request:
 
     @classmethod
     def Get_status_some(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> list[int] | None:
-        """Return the numbers of those that are over; they stay requests."""
+        """Return the indices of the completed requests. The requests remain valid."""
         active = [number for number, request in enumerate(requests) if request._operation is not None]
         if not active:
             return None
@@ -370,7 +370,7 @@ def _filled(statuses: list[Status] | None, count: int) -> Iterable[Status | None
 
 
 class Prequest(Request):
-    """A persistent request: begun again and again by `Start`."""
+    """A persistent request, which `Start` can start many times."""
 
     def __init__(self, request: Request | None = None) -> None:
         super().__init__(request)
@@ -378,7 +378,7 @@ class Prequest(Request):
 
     @classmethod
     def made(cls, begin: Callable[[], Operation]) -> Prequest:
-        """Make one that begins so."""
+        """Create a request that is started by this function."""
         made = cls()
         made._begin = begin
         return made
@@ -387,14 +387,14 @@ class Prequest(Request):
         return self._begin is None
 
     def Start(self) -> None:
-        """Begin it."""
+        """Start the request."""
         if self._begin is None or self._operation is not None:
             raise Exception(ERR_REQUEST, "it is under way" if self._begin else "it is REQUEST_NULL")
         self._operation = self._begin()
 
     @classmethod
     def Startall(cls, requests: Sequence[Prequest]) -> None:
-        """Begin several."""
+        """Start several requests."""
         for request in requests:
             request.Start()
 
@@ -411,7 +411,7 @@ class Grequest(Request):
 
     @classmethod
     def Start(cls, query_fn: Any = None, free_fn: Any = None, cancel_fn: Any = None, args: Any = (), kwargs: Any = None) -> Grequest:
-        """Make one."""
+        """Create a request."""
         made = cls()
         made._operation = _Generalized(query_fn, free_fn, cancel_fn, args or (), kwargs or {})
         made._own = made._operation
@@ -420,7 +420,7 @@ class Grequest(Request):
     _own: Operation
 
     def Complete(self) -> None:
-        """Be over."""
+        """Mark it as complete."""
         self._own.finished()
 
     complete = Complete

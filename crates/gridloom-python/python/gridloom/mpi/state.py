@@ -1,4 +1,4 @@
-"""What a rank knows of a communicator."""
+"""A rank's state of a communicator."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 
 class State:
-    """A communicator, seen by one of its ranks."""
+    """The state of a communicator at one of its ranks."""
 
     def __init__(self, context: int, group: tuple[int, ...], me: int, remote: tuple[int, ...] | None = None) -> None:
-        #: Tells its messages from others; that of collective calls is one more.
+        #: Context of its messages. Collective calls use the next number.
         self.context = context
-        #: Ranks of the world, by their ranks here; those of the other group of an inter-communicator.
+        #: Ranks in the world by ranks in the communicator. For an inter-communicator: of the other group.
         self.group = group
         self.remote = remote
         self.rank = group.index(me)
-        #: How many collective calls there were, and how many communicators were made of it.
+        #: Number of collective calls so far, and number of communicators created from it.
         self.calls = 0
         self.children = 0
         #: The own group of an inter-communicator.
@@ -28,12 +28,12 @@ class State:
         self.errhandler: Any = None
 
     def child(self, *purpose: Any) -> int:
-        """Return the context of the next communicator that is made of it; all its ranks get the same."""
+        """Return the context of the next communicator created from it. It is the same at all its ranks."""
         self.children += 1
         return context_of(self.context, self.children, *purpose)
 
 
 def context_of(*parts: Any) -> int:
-    """Return a number for a communicator from what all its ranks know; two of them are alike by chance in one of 10^16 pairs."""
+    """Return the context of a communicator, computed from data that all its ranks know. Two contexts collide with a probability of 10^-16."""
     digest = blake2b(repr(parts).encode(), digest_size=7).digest()
     return 2 * int.from_bytes(digest, "little") + 16

@@ -1,4 +1,4 @@
-"""What a receive tells of its message."""
+"""The status of a received message."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .errors import SUCCESS
 
 
 class Status:
-    """Where a message came from, its tag and its length."""
+    """Source, tag and length of a message."""
 
     def __init__(self, status: Status | None = None) -> None:
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
         self.error = SUCCESS
-        #: Bytes.
+        #: Length, bytes.
         self.size = 0
         self.cancelled = False
         if status is not None:
             self.take(status)
 
     def take(self, other: Status) -> None:
-        """Become like another one."""
+        """Copy the fields of another status."""
         self.__dict__.update(other.__dict__)
 
     def Get_source(self) -> int:
@@ -51,7 +51,7 @@ class Status:
         self.error = error
 
     def Get_count(self, datatype: Datatype = BY_NAME["BYTE"]) -> int:
-        """Return the number of items; UNDEFINED if it is not whole."""
+        """Return the number of items; UNDEFINED if it is not an integer."""
         size = datatype.Get_size()
         if size == 0:
             return 0 if self.size == 0 else UNDEFINED

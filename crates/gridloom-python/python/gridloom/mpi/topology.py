@@ -1,4 +1,4 @@
-"""Communicators whose ranks have neighbours: grids, graphs, and graphs of which each rank tells its part."""
+"""Communicators whose ranks have neighbours: grids, graphs, and distributed graphs, where each rank defines its part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Grid:
         return found[::-1]
 
     def rank(self, coordinates: Sequence[int]) -> int:
-        """Return the rank there; PROC_NULL outside."""
+        """Return the rank at these coordinates; PROC_NULL outside of the grid."""
         number = 0
         for at, extent, is_periodic in zip(coordinates, self.dims, self.periods, strict=True):
             if not 0 <= at < extent and not is_periodic:
@@ -43,7 +43,7 @@ class Grid:
         return number
 
     def neighbours(self, rank: int) -> tuple[list[int], list[int]]:
-        """Return the ranks that send to one, and those that it sends to."""
+        """Return the sources and the destinations of a rank."""
         around = [self.shifted(rank, direction, away) for direction in range(len(self.dims)) for away in (-1, 1)]
         return around, around
 
@@ -54,7 +54,7 @@ class Grid:
 
 
 class Graph:
-    """The topology of a graph, known by all."""
+    """The topology of a graph that all ranks know."""
 
     kind = GRAPH
 
@@ -98,7 +98,7 @@ def _known(blocks: Any, sources: list[int], received: list[Any]) -> None:
 
 def _allgather(reader: Reader) -> Callable[..., Steps]:
     def neighbor_allgather(on: Exchange, sendbuf: Any, recvbuf: Any) -> Steps:
-        """Put the buffers of the neighbours side by side."""
+        """Concatenate the buffers of the neighbours."""
         sources, destinations, is_grid = _neighbours(on)
         data = simple(sendbuf, False).pack()
         to = reader(recvbuf, True, len(sources))
@@ -110,7 +110,7 @@ def _allgather(reader: Reader) -> Callable[..., Steps]:
 
 def _alltoall(reader: Reader) -> Callable[..., Steps]:
     def neighbor_alltoall(on: Exchange, sendbuf: Any, recvbuf: Any) -> Steps:
-        """Give each neighbour a block of its own."""
+        """Send a different block to each neighbour."""
         sources, destinations, is_grid = _neighbours(on)
         items = reader(sendbuf, False, len(destinations)).pack()
         to = reader(recvbuf, True, len(sources))
@@ -126,14 +126,14 @@ def _loaded(received: list[Any]) -> list[Any]:
 
 
 def neighbor_allgather(on: Exchange, sendobj: Any) -> Steps:
-    """Return a list of the neighbours' objects."""
+    """Gather a list of the neighbours' objects."""
     sources, destinations, is_grid = _neighbours(on)
     items = [dumped(sendobj)] * len(destinations)
     return _loaded((yield from collectives.neighbours(on, items, destinations, sources, is_grid)))
 
 
 def neighbor_alltoall(on: Exchange, sendobj: Any) -> Steps:
-    """Give each neighbour an object of its own."""
+    """Send a different object to each neighbour."""
     sources, destinations, is_grid = _neighbours(on)
     items = [dumped(one) for one in sendobj]
     if len(items) != len(destinations):
@@ -171,7 +171,7 @@ class Topocomm(Intracomm):
 
 
 class Cartcomm(Topocomm):
-    """A communicator whose ranks are a grid."""
+    """A communicator whose ranks form a grid."""
 
     @staticmethod
     def _fits(state: State) -> bool:
@@ -189,7 +189,7 @@ class Cartcomm(Topocomm):
         return len(self._grid.dims)
 
     def Get_topo(self) -> tuple[list[int], list[int], list[int]]:
-        """Return the extents, whether each is periodic, and the own coordinates."""
+        """Return the extents, whether each dimension is periodic, and the caller's coordinates."""
         grid = self._grid
         return list(grid.dims), list(map(int, grid.periods)), grid.coordinates(self._state.rank)
 
@@ -214,14 +214,14 @@ class Cartcomm(Topocomm):
         return self._grid.coordinates(rank)
 
     def Shift(self, direction: int, disp: int) -> tuple[int, int]:
-        """Return the ranks to receive from and to send to, so far away in a dimension."""
+        """Return the source and the destination at that distance in a dimension."""
         if not 0 <= direction < self.Get_dim():
             raise Exception(ERR_DIMS, f"dimension {direction}: the grid has {self.Get_dim()}")
         grid, me = self._grid, self._state.rank
         return grid.shifted(me, direction, -disp), grid.shifted(me, direction, disp)
 
     def Sub(self, remain_dims: Sequence[bool]) -> Any:
-        """Make a grid of some of the dimensions, for each place in the others."""
+        """Create a grid of some of the dimensions, one for each position in the other dimensions."""
         grid, state = self._grid, self._state
         kept = [number for number, remains in enumerate(remain_dims) if remains]
         at = grid.coordinates(state.rank)
@@ -253,7 +253,7 @@ class Graphcomm(Topocomm):
         return len(self._graph.index), len(self._graph.edges)
 
     def Get_topo(self) -> tuple[list[int], list[int]]:
-        """Give where each node's edges end, and the edges."""
+        """Return the end index of each node's edges, and the edges."""
         return list(self._graph.index), list(self._graph.edges)
 
     dims, topo = property(Get_dims), property(Get_topo)
@@ -275,7 +275,7 @@ class Graphcomm(Topocomm):
 
 
 class Distgraphcomm(Topocomm):
-    """A communicator whose ranks are the nodes of a graph, of which each knows its part."""
+    """A communicator whose ranks are the nodes of a graph. Each rank knows its part of the graph."""
 
     @staticmethod
     def _fits(state: State) -> bool:
@@ -293,7 +293,7 @@ class Distgraphcomm(Topocomm):
 
 
 def _made(comm: Comm, cls: Any, purpose: str, count: int, topology: Any) -> Any:
-    """Make a communicator of the first ranks, with a topology."""
+    """Create a communicator of the first ranks with a topology."""
     state = comm._state
     context = state.child(purpose)
     if count > len(state.group):
@@ -315,7 +315,7 @@ def _grid_of(dims: Any, periods: Any) -> Grid:
 
 
 def create_cart(comm: Comm, dims: Sequence[int], periods: Any = None, reorder: bool = False) -> Any:
-    """Make a grid of its first ranks."""
+    """Create a grid of the first ranks."""
     grid = _grid_of(dims, periods)
     count = 1
     for extent in grid.dims:
@@ -324,7 +324,7 @@ def create_cart(comm: Comm, dims: Sequence[int], periods: Any = None, reorder: b
 
 
 def create_graph(comm: Comm, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Any:
-    """Make a graph of its first ranks: where each node's edges end, and the edges."""
+    """Create a graph of the first ranks from the end index of each node's edges, and the edges."""
     index = _endpoints(index, edges)
     return _made(comm, Graphcomm, "graph", len(index), Graph(index, edges))
 
@@ -332,7 +332,7 @@ def create_graph(comm: Comm, index: Sequence[int], edges: Sequence[int], reorder
 def create_dist_graph_adjacent(
     comm: Comm, sources: Any, destinations: Any, sourceweights: Any = None, destweights: Any = None, info: Any = None, reorder: bool = False
 ) -> Any:
-    """Make a graph of its ranks, each of which tells its neighbours."""
+    """Create a graph of the ranks. Each rank passes its neighbours."""
     sources, destinations = list(sources or []), list(destinations or [])
     is_plain = any(weights is None or _is(weights, UNWEIGHTED) for weights in (sourceweights, destweights))
     weights = None if is_plain else (_listed(sourceweights), _listed(destweights))
@@ -350,7 +350,7 @@ def _is(weights: Any, constant: int) -> bool:
 def create_dist_graph(
     comm: Any, sources: Sequence[int], degrees: Any, destinations: Sequence[int], weights: Any = None, info: Any = None, reorder: bool = False
 ) -> Any:
-    """Make a graph of its ranks, each of which tells some edges."""
+    """Create a graph of the ranks. Each rank passes some of the edges."""
     degrees = [degrees] * len(sources) if isinstance(degrees, int) else list(degrees)
     is_plain = weights is None or _is(weights, UNWEIGHTED)
     listed = [0] * len(destinations) if is_plain or _is(weights, WEIGHTS_EMPTY) else list(weights)
@@ -373,7 +373,7 @@ def cart_map(comm: Comm, dims: Any, periods: Any = None) -> int:
 
 
 def _endpoints(index: Sequence[int], edges: Sequence[int]) -> list[int]:
-    """Leave out the 0 at the beginning, which mpi4py allows."""
+    """Remove a leading 0, which mpi4py allows."""
     index = list(index)
     return index[1:] if index and index[0] == 0 and index[-1] == len(edges) and len(index) > 1 else index
 
@@ -384,7 +384,7 @@ def graph_map(comm: Comm, index: Sequence[int], edges: Sequence[int]) -> int:
 
 
 def Compute_dims(nnodes: int, dims: Any) -> list[int]:
-    """Divide so many nodes over the dimensions that are 0, as evenly as their factors allow, the largest first."""
+    """Distribute the nodes over the dimensions that are 0, as evenly as their factors allow, largest dimension first."""
     extents: list[int] = [0] * dims if isinstance(dims, int) else list(dims)
     fixed = 1
     for extent in extents:
@@ -406,7 +406,7 @@ def Compute_dims(nnodes: int, dims: Any) -> list[int]:
     return extents
 
 
-# These make communicators of classes that are defined here.
+# These methods create communicators of classes that are defined in this module.
 Intracomm.Create_cart = create_cart  # type: ignore[attr-defined]
 Intracomm.Create_graph = create_graph  # type: ignore[attr-defined]
 Intracomm.Create_dist_graph_adjacent = create_dist_graph_adjacent  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Large arrays in arguments are stored beside the pickle, so that each is copied once: into the memory from which it is sent.
+"""Stores large arrays of arguments outside the pickle, so that each array is copied only once, into the memory from which it is sent.
 
 ```
-pickle | array | array ... | pickled sizes of all these | length of that | mark
+pickle | array | array ... | pickled sizes of all parts before | length of these sizes | mark
 ```
 """
 
@@ -18,19 +18,19 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 # Smaller arrays are stored in the pickle.
 _LEAST_BYTES = 1 << 20
-# Last byte. No pickle ends with it, nor what `_sources` adds to one.
+# Last byte. Neither a pickle nor a trailer of `module_versions` ends with it.
 _MARK = b"b"
 _LENGTH_BYTES = 4
 
 
 class Aside:
-    """Arrays beside a pickle: `keep` is its ``buffer_callback``."""
+    """The arrays outside a pickle. `keep` is the ``buffer_callback`` of its pickler."""
 
     def __init__(self) -> None:
         self._arrays: list[Bytes] = []
 
     def keep(self, buffer: pickle.PickleBuffer) -> bool:
-        """Keep an array, unless it is small; whether the pickle must store it."""
+        """Keep an array, unless it is small. Return whether the pickle must contain it."""
         memory = buffer.raw()
         if memory.nbytes < _LEAST_BYTES:
             return True
@@ -38,7 +38,7 @@ class Aside:
         return False
 
     def join(self, pickled: bytes, room: Callable[[int], Bytes]) -> Bytes:
-        """The pickle and its arrays as one, in memory that `room` allocates."""
+        """Join the pickle and its arrays in memory that `room` allocates."""
         if not self._arrays:
             return np.frombuffer(pickled, np.uint8)
         index = pickle.dumps([len(pickled), *(array.nbytes for array in self._arrays)])
@@ -50,7 +50,7 @@ class Aside:
 
 
 def split(given: memoryview) -> tuple[memoryview, list[memoryview]]:
-    """The pickle and its arrays, in the memory in which they were received."""
+    """Split received bytes into the pickle and its arrays, without a copy."""
     if given[-1:] != _MARK:
         return given, []
     end = len(given) - len(_MARK) - _LENGTH_BYTES
@@ -63,5 +63,5 @@ def split(given: memoryview) -> tuple[memoryview, list[memoryview]]:
 
 
 def copied(arrays: list[memoryview]) -> list[Bytes]:
-    """Arrays of their own, which may be changed."""
+    """Copy the arrays, so that they may be changed."""
     return [np.frombuffer(array, np.uint8).copy() for array in arrays]

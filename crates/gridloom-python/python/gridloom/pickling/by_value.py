@@ -1,7 +1,7 @@
-"""Pickles of objects with functions and classes of the program: those that cannot be imported go by value, as in cloudpickle.
+"""Pickles objects with functions and classes of the program. Functions and classes that cannot be imported are pickled by value, as in cloudpickle.
 
-Beyond cloudpickle: such functions find their common global variables again (`rebuild`); decorators of ``functools`` go along; and
-code has the version of Python that compiled it, and its source lines.
+In addition to cloudpickle, such functions share their global variables after unpickling (`rebuild`), decorators of ``functools`` are supported,
+and code contains its source lines and the version of Python that compiled it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .protocol import SIGNATURE_ATTRIBUTE
 
 _CACHED = type(functools.lru_cache(lambda: None))
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
-# Longer functions are sent without their lines.
+# Longer functions are sent without their source lines.
 _LINES_MAX = 1000
 
-# Names this program to others. A forked child is another one.
+# Identifier of this program. A forked child gets another one.
 _token = os.urandom(16).hex()
 
 
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def dumps(value: Any, fetches: bool = False, aside: Aside | None = None) -> bytes:
-    """Pickle for a process that runs functions of the program; with `fetches`, handles are replaced by their values."""
+    """Pickle an object for a process that runs functions of the program. With `fetches`, handles are replaced by their values."""
     made = io.BytesIO()
     pickler = Pickler(made, fetches=fetches, aside=aside)
     pickler.dump(value)
@@ -57,18 +57,18 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     Parameters
     ----------
     file : binary file
-        Where the pickle goes.
+        Receives the pickle.
     shares : bool
-        Whether functions find common global variables there. They do not where the program itself reads them: a result's are its own.
+        Whether functions share their global variables after unpickling. They do not in results, which the program itself unpickles.
     fetches : bool
-        Whether the value of a handle goes in its place. Otherwise it is refused.
+        Whether a handle is replaced by its value. Otherwise handles are refused.
     aside : Aside, optional
-        Takes large arrays.
+        Stores large arrays.
 
     Attributes
     ----------
     modules : set of str
-        Of functions and classes that go by their names.
+        Modules of functions and classes that are pickled by name.
     """
 
     def __init__(self, file: Any, shares: bool = True, fetches: bool = False, aside: Aside | None = None) -> None:
@@ -109,12 +109,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             self.modules.add(value.__module__)
 
     def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
-        """A function by value: what cloudpickle makes of it, and how it finds its global variables there."""
+        """Pickle a function by value: the parts that cloudpickle pickles, and the key of its global variables."""
         if function.__code__ is _DISPATCHING and hasattr(function, "registry"):
             state = list(function.registry.items()), _own_attributes(function)
             return rebuild.make_dispatching, (), state, None, None, rebuild.set_dispatching
         make, (code, base, _, _, cells), (attributes, slots), *rest = reduced
-        # A declared function's signature is of use where it is declared alone.
+        # The signature of a declared function is needed only where it is declared.
         attributes.pop(SIGNATURE_ATTRIBUTE, None)
         if not self._shares:
             return make, reduced[1], (attributes, slots), *rest
@@ -124,11 +124,11 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
 
 
 class _Digester(Pickler):
-    """Pickles what a value is, without what functions have in global variables: to see whether it is another one."""
+    """Pickles a value without the global variables of functions, to detect whether the value has changed."""
 
     def persistent_id(self, value: Any) -> Any:
-        # Classes are the same object for as long as they are the same. Which of equal texts are one object, is chance: Python
-        # interns names.
+        # A class that has not changed is the same object. Whether equal strings are one object is arbitrary, because Python
+        # interns some of them.
         return hash(value) if type(value) is str else id(value) if isinstance(value, type) else None
 
     def _function(self, function: types.FunctionType, reduced: tuple[Any, ...]) -> Any:
@@ -139,7 +139,7 @@ class _Digester(Pickler):
 
 
 def digest(value: Any) -> bytes | None:
-    """Digest of what identifies a value in this process; ``None`` if it cannot be pickled."""
+    """Digest that identifies a value in this process; ``None`` if the value cannot be pickled."""
     made = hashlib.blake2b(digest_size=16)
     try:
         _Digester(types.SimpleNamespace(write=made.update)).dump(value)
@@ -155,7 +155,7 @@ def _own_attributes(wrapper: Any) -> dict[str, Any]:
 
 
 def _is_importable(value: Any) -> bool:
-    """Whether a wrapped function is found by its module and name, and is not registered to be pickled by value."""
+    """Whether a wrapped function can be imported by its module and name, and is not registered to be pickled by value."""
     module = value.__module__ or "__main__"
     by_value = cloudpickle.list_registry_pickle_by_value()
     parents = {module.rsplit(".", dots)[0] for dots in range(module.count(".") + 1)}
@@ -168,7 +168,7 @@ def _is_importable(value: Any) -> bool:
 
 
 def _key_of(variables: dict[str, Any]) -> str:
-    """Names the global variables of a function, for as long as they exist."""
+    """Key of the global variables of a function, valid as long as they exist."""
     if (known := rebuild.key_of(variables)) is not None:
         return known
     name = variables.get("__name__")
@@ -178,7 +178,7 @@ def _key_of(variables: dict[str, Any]) -> str:
 
 
 def _source_of(function: types.FunctionType) -> tuple[int, list[str]] | None:
-    """Its lines, and the number of the first one, where they are known."""
+    """Source lines of a function, and the number of the first line, if they are known."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     first = code.co_firstlineno
@@ -189,7 +189,7 @@ def _source_of(function: types.FunctionType) -> tuple[int, list[str]] | None:
 
 
 def _shown_file(code: types.CodeType) -> str:
-    """Its file as tracebacks show it: of a notebook the cell."""
+    """File name that tracebacks show; for a notebook, the cell."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cell = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(code.co_filename)
     return code.co_filename if cell is None else f"<{cell[0]} {cell[1]}>"

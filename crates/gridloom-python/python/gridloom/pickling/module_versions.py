@@ -1,9 +1,9 @@
-"""Sources of a program's own modules, which functions go by: whether a worker process has imported them as the program has.
+"""Checks whether a worker process has imported a program's own modules in the same version as the program.
 
-A server lives longer than programs, and its files may be others. So pickles that name modules end with the digests of these modules'
-files, as the program has imported them. A worker that imported an earlier version imports the module again; if it finds another file, it warns.
+A server runs longer than programs, and its files may differ. So pickles that name modules end with the digests of the files of these modules, as
+the program has imported them. A worker that has imported an earlier version imports the module again. If its file differs, it warns.
 
-Modules are a program's own if they are neither of Python nor installed in its ``site-packages``.
+A module is a program's own if it belongs neither to Python nor to its ``site-packages``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, TypeAlias
 # Names and digests.
 _Digests: TypeAlias = list[tuple[str, bytes]]
 
-# Last byte of a pickle with digests: no pickle ends with it.
+# Last byte of a pickle with digests. No other pickle ends with it.
 _MARK = b"s"
 _LENGTH_BYTES = 4
-# Largest number of a program's modules that are examined.
+# Maximum number of modules of a program that are examined.
 _MODULES_MAX = 1000
 
 _INSTALLED = tuple(
@@ -38,16 +38,16 @@ _INSTALLED = tuple(
     }
 )
 
-# Digests by module, with the specification under which it was imported: a reload makes another.
+# Digests by module, with the import specification of the module: a reload creates a new specification.
 _digests: dict[str, tuple[Any, bytes | None]] = {}
 _reached: dict[str, tuple[Any, list[str]]] = {}
-# Number of imported modules at the last look, and modules that a warning was printed for.
+# Number of imported modules at the last check, and modules for which a warning was printed.
 _count = 0
 _reported: set[tuple[str, bytes]] = set()
 
 
 def trailer(modules: Iterable[str]) -> bytes:
-    """End of a pickle that names these modules: empty if none is the program's own."""
+    """Trailer of a pickle that names these modules; empty if none of them is the program's own."""
     names = sorted({reached for module in modules for reached in _reach(module)})
     known = [(name, digest) for name in names if (digest := _digest(name)) is not None]
     if not known:
@@ -57,7 +57,7 @@ def trailer(modules: Iterable[str]) -> bytes:
 
 
 def digests_in(pickled: bytes | memoryview) -> _Digests:
-    """The digests with which a pickle ends."""
+    """Digests at the end of a pickle."""
     if pickled[-1:] != _MARK:
         return []
     end = len(pickled) - len(_MARK) - _LENGTH_BYTES
@@ -66,7 +66,7 @@ def digests_in(pickled: bytes | memoryview) -> _Digests:
 
 
 def note_imports() -> None:
-    """Note the sources of modules that were imported since."""
+    """Record the digests of modules that were imported since the last call."""
     global _count
     if len(sys.modules) != _count:
         for name in list(sys.modules):
@@ -75,9 +75,9 @@ def note_imports() -> None:
 
 
 def drop_outdated(digests: _Digests, keep: Iterable[types.ModuleType]) -> bool:
-    """Drop the program's modules, so that they are imported again, if one was edited since it was imported; whether they were.
+    """Drop the program's modules if one of them was edited after its import, so that they are imported again. Return whether they were dropped.
 
-    Modules in `keep` stay.
+    Modules in `keep` are not dropped.
     """
     others = [name for name, digest in digests if name in sys.modules and _digest(name) != digest]
     if not any(_read(sys.modules[name]) != _digest(name) for name in others):
@@ -93,7 +93,7 @@ def drop_outdated(digests: _Digests, keep: Iterable[types.ModuleType]) -> bool:
 
 
 def warn_of_others(digests: _Digests) -> None:
-    """Warn once of each module of the program that has another source here."""
+    """Warn once of each module of the program whose source differs here."""
     for name, digest in digests:
         if name in sys.modules and _digest(name) != digest and (name, digest) not in _reported:
             _reported.add((name, digest))
@@ -106,7 +106,7 @@ def warn_of_others(digests: _Digests) -> None:
 
 
 def _reach(module: str) -> list[str]:
-    """The program's modules that this one uses, itself included."""
+    """Modules of the program that this one uses, including itself."""
     spec = getattr(sys.modules.get(module), "__spec__", None)
     known = _reached.get(module)
     if known is None or known[0] is not spec:
@@ -120,7 +120,7 @@ def _reach(module: str) -> list[str]:
 
 
 def _used(module: types.ModuleType) -> Iterator[str]:
-    """Modules in global variables, and those of functions and classes there."""
+    """Modules in global variables, and modules of functions and classes in global variables."""
     for value in list(vars(module).values()):
         name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
         if isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Functions, arguments and results of the program as bytes, for ``gridloom.run_code``."""
+"""Serializes functions, arguments and results of the program for ``gridloom.run_code``."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .protocol import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE
 
 # Functions of the grid that run the functions of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{count}" for count in reversed(RESULTS)))
-# A pickle without any of these opcodes calls nothing: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Pickles longer than
+# A pickle without these opcodes calls no function: GLOBAL, INST, EXT1, EXT2, EXT4 and STACK_GLOBAL. Pickles longer than
 # `_LOOKED_THROUGH_BYTES` are not searched.
 _IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
 _LOOKED_THROUGH_BYTES = 256
 # Descriptions of the arguments of `_RUNNERS`, for errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments", "call": "it, pickled,"}
 
-# Allocates memory for arguments, of a size in bytes.
+# Allocates memory for arguments; takes the size in bytes.
 Room: TypeAlias = Callable[[int], npt.NDArray[np.uint8]]
 
 
 class RemoteTraceback(Exception):
-    """Cause of an exception that a function raised on a server: its traceback there, as text."""
+    """Cause of an exception that a function raised on a server: the text of its traceback there."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -51,7 +51,7 @@ def name_of(function: Any) -> str:
 
 
 def pack_function(function: Callable[..., Any]) -> bytes:
-    """Pickle a function: by module and name if its module can be imported, else with all that it uses."""
+    """Pickle a function by module and name if its module can be imported, otherwise by value with everything that it uses."""
     if not callable(function):
         raise ArgumentError(f"expected a function to run, got {type(function).__name__} {function!r}")
     return _packed(function, lambda: f"the function {name_of(function)}", lambda: _used(function))
@@ -88,7 +88,7 @@ def pack_chunk(name: str, calls: list[tuple[Any, ...]], room: Room) -> npt.NDArr
 def packed_array(
     value: Any, what: Callable[[], str], parts: Callable[[], Iterator[tuple[str, Any]]], room: Room
 ) -> npt.NDArray[np.uint8]:
-    """Pickle arguments, large arrays into memory that `room` allocates.
+    """Pickle arguments. Large arrays are copied to memory that `room` allocates.
 
     If they cannot be pickled, the error describes them by `what`, and names the first part that cannot be pickled.
     """
@@ -109,7 +109,7 @@ def _packed(
 ) -> bytes:
     try:
         return dumps(value, fetches, aside)
-    except TaskError:  # raised when a handle was fetched
+    except TaskError:  # raised while a handle was fetched
         raise
     except Exception as error:
         guilty = _first_unpicklable(parts(), fetches)
@@ -152,7 +152,7 @@ def runs_code(given: bytes) -> bool:
 
 
 def is_raised(error: BaseException) -> bool:
-    """Whether an error is what a function raised, not an error of Gridloom about the call. Any class of error may be raised."""
+    """Whether a function raised this error. Otherwise it is an error of Gridloom about the call. A function may raise errors of any class."""
     return isinstance(error.__cause__, RemoteTraceback)
 
 
@@ -165,7 +165,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
         except OSError as error:
             why = f"it cannot be written to {tempfile.gettempdir()} on this machine: {error}; free some space, or set TMPDIR"
             raise named(SignatureError, f"the result of {name}: {why}", function=name, server="", why=why) from error
-        except BaseException as error:  # unpickling a value can exit; no interrupt arrives here
+        except BaseException as error:  # Unpickling a value can raise SystemExit. No interrupt arrives here.
             raise named(
                 SignatureError,
                 f"the result of {name} cannot be unpickled here: {type(error).__name__}: {text_of(error)}; the program needs the modules "
@@ -179,7 +179,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
 
 
 def _raised(body: memoryview, name: str, server: str) -> BaseException:
-    """The exception of a function, or a `RemoteError` with its text."""
+    """Unpickle the exception of a function, or create a `RemoteError` with its text."""
     pickled, kind, message, text, classes, why = pickle.loads(body)
     try:
         raised = pickle.loads(pickled) if pickled else None
@@ -188,7 +188,7 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
             return raised
     except BaseException as error:
         why = f"{type(error).__name__}: {text_of(error)}"
-    # If there is no pickle, the exception could not be pickled on the server.
+    # Without a pickle, the exception could not be pickled on the server.
     how = "unpickled" if pickled else "pickled"
     text_here = f"{name} raised {kind}: {message}\n{text}\n(raised as a gridloom.RemoteError, because the exception cannot be {how}: {why})"
     fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
@@ -198,7 +198,7 @@ def _raised(body: memoryview, name: str, server: str) -> BaseException:
 
 
 def renamed(error: BaseException, name: str) -> BaseException:
-    """Put the name of the program's function into an error, instead of the function that runs it."""
+    """Replace the name of the function of the grid in an error by the name of the program's function."""
     if is_raised(error):
         return error
     text = text_of(error)
@@ -230,5 +230,5 @@ def renamed(error: BaseException, name: str) -> BaseException:
 
 
 def named(class_: type[BaseException], text: str, /, **fields: Any) -> BaseException:
-    """Make an error of Gridloom with attributes."""
+    """Create an error of Gridloom with attributes."""
     return with_fields(class_(text), **fields)

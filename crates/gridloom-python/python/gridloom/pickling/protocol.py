@@ -31,11 +31,11 @@ class CannotLoad(Exception):
 
 
 class CannotImport(CannotLoad):
-    """A module is missing here that the function or an argument needs. Another server may have it."""
+    """The function or an argument needs a module that is missing here. Another server may have it."""
 
 
 class OtherVersion(CannotLoad):
-    """The function or an argument has code of another version of Python. Another server may have that."""
+    """The function or an argument has code of another version of Python. Another server may have that version."""
 
 
 def class_names(*classes: type) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Rebuilds functions of a program in another process: pickles of `by_value` name the functions of this module.
+"""Rebuilds functions of a program in another process. Pickles of `by_value` call the functions of this module.
 
-**Invariants.** Functions that share their global variables in the program share them here. What functions here do to a global
-variable stays until the program sends another value of it than before. Code of another version of Python is not run.
+**Invariants.** Functions that share their global variables in the program share them here. A change of a
+global variable by a function persists until the program sends a new value of the variable. Code of another version of Python is not run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
-# A worker meets few programs in turn, and few of their files.
+# A worker serves few programs, with few files each.
 _NAMESPACES_MAX = 64
 _FILES_MAX = 256
 
 
-# The number of the first line, and the lines.
+# Number of the first line, and the lines.
 _Lines: TypeAlias = tuple[int, list[str]]
 
 
@@ -40,9 +40,9 @@ class Namespace:
     values : dict of str to object
         The variables.
     digests : dict of str to bytes or None
-        Of the values as the program sent them; ``None`` for one that cannot be pickled again.
+        Digests of the values that the program sent; ``None`` for a value that cannot be pickled again.
     changes : int
-        How often the program has sent another value; -1 once no new function gets the variables.
+        Number of times that the program has sent a new value; -1 once no new function gets the variables.
     """
 
     values: dict[str, Any]
@@ -50,7 +50,7 @@ class Namespace:
     changes: int = 0
 
     def put(self, name: str, value: Any, digest: bytes | None) -> None:
-        """Take in what the program sends, with the digest of the value."""
+        """Store a value that the program has sent, with its digest."""
         is_known = name in self.digests
         if is_known and digest is not None and self.digests[name] == digest and name in self.values:
             return
@@ -59,7 +59,7 @@ class Namespace:
 
 
 _namespaces: collections.OrderedDict[str, Namespace] = collections.OrderedDict()
-# Values of global variables of the current pickle, by key and name. They refer to each other, so that they are compared when
+# Values of global variables of the current pickle, by key and name. They may refer to each other, so they are compared when
 # all are there.
 _received: dict[tuple[str, str], Any] = {}
 # The keys.
@@ -75,14 +75,14 @@ class Rebuilt:
 
     @property
     def is_current(self) -> bool:
-        """Whether the program has sent no other values of its variables since."""
+        """Whether the program has sent no new values of its variables since."""
         return all(namespace.changes == changes for namespace, changes in self.changes)
 
 
 def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any], digest: Callable[[Any], bytes | None]) -> Rebuilt:
-    """Unpickle an object of `by_value`; arrays beside the pickle are used as they are.
+    """Unpickle an object of `by_value`. Arrays outside the pickle are used without a copy.
 
-    `digest` sums up a value, or returns ``None`` for one that cannot be pickled.
+    `digest` returns the digest of a value, or ``None`` if the value cannot be pickled.
     """
     _received.clear()
     _used.clear()
@@ -94,18 +94,18 @@ def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any], digest: Callable
 
 
 def forget_namespaces() -> None:
-    """Drop all global variables: functions that are unpickled from now on do not share those of earlier ones."""
+    """Drop all global variables: functions that are unpickled later do not share the variables of earlier ones."""
     while _namespaces:
         _namespaces.popitem()[1].changes = -1
 
 
 def key_of(variables: dict[str, Any]) -> str | None:
-    """The key of these global variables, if they are of a program elsewhere."""
+    """Key of these global variables, if they belong to a program in another process."""
     return next((key for key, namespace in _namespaces.items() if namespace.values is variables), None)
 
 
 def make_code(version: tuple[int, int], filename: str, args: tuple[Any, ...]) -> types.CodeType:
-    """Code that a program compiled from that file. In another version of Python it would crash the process."""
+    """Create the code that a program compiled from that file. In another version of Python it would crash the process."""
     here = sys.version_info[:2]
     if version != here:
         theirs, ours = (".".join(map(str, one)) for one in (version, here))
@@ -113,14 +113,14 @@ def make_code(version: tuple[int, int], filename: str, args: tuple[Any, ...]) ->
             f"its code is of Python {theirs}, and Python {ours} is here ({sys.executable}): run both with one version, as by "
             f"'gridloom serve --run-code --python python{theirs}', or put the function into a module that both can import"
         )
-    # cloudpickle leaves the name of the file out.
+    # cloudpickle omits the name of the file.
     return types.CodeType(*args).replace(co_filename=filename)
 
 
 def make_function(
     key: str, code: types.CodeType, base: dict[str, Any], cells: tuple[Any, ...] | None, source: _Lines | None
 ) -> types.FunctionType:
-    """Make a function that shares global variables with others of its program; `set_function` completes it."""
+    """Create a function that shares global variables with other functions of its program; `set_function` completes it."""
     namespace = _namespaces.get(key)
     if namespace is None:
         namespace = _namespaces[key] = Namespace({"__builtins__": __builtins__, **base})
@@ -137,7 +137,7 @@ def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str,
     """Set the global variables and attributes of a function."""
     key, (attributes, slots) = state
     for name, value in slots["__globals__"].items():
-        # Unpickling may call functions that use it.
+        # Unpickling may call functions that use the variable.
         _namespaces[key].values.setdefault(name, value)
         _received[key, name] = value
     slots["__globals__"] = {}
@@ -150,7 +150,7 @@ def same(value: Any) -> Any:
 
 
 class Parts:
-    """An exception that is rebuilt from its parts, without its constructor."""
+    """An exception that is rebuilt from its parts without calling its constructor."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -167,7 +167,7 @@ def make_exception(kind: type[BaseException], args: tuple[Any, ...], attributes:
 
 
 def make_cached(maxsize: int | None, typed: bool) -> Any:
-    """A function under ``functools.lru_cache``, with an empty cache; `set_cached` sets the function."""
+    """Create a function under ``functools.lru_cache`` with an empty cache; `set_cached` sets the function."""
     inner: list[Callable[..., Any]] = []
     cached = functools.lru_cache(maxsize, typed)(lambda *args, **kwargs: inner[0](*args, **kwargs))
     cached.__dict__["_inner"] = inner
@@ -182,7 +182,7 @@ def set_cached(cached: Any, state: tuple[Callable[..., Any], dict[str, Any]]) ->
 
 
 def make_dispatching() -> Any:
-    """A function under ``functools.singledispatch``; `set_dispatching` sets its functions."""
+    """Create a function under ``functools.singledispatch``; `set_dispatching` sets its functions."""
     return functools.singledispatch(lambda *args: None)
 
 
@@ -195,7 +195,7 @@ def set_dispatching(dispatching: Any, state: tuple[list[tuple[type, Callable[...
 
 
 def make_dispatching_method() -> Any:
-    """A method under ``functools.singledispatchmethod``; `set_dispatching_method` sets its functions."""
+    """Create a method under ``functools.singledispatchmethod``; `set_dispatching_method` sets its functions."""
     return functools.singledispatchmethod(lambda *args: None)
 
 
@@ -210,12 +210,12 @@ def make_cached_property(function: Callable[[Any], Any], name: str | None) -> An
 
 
 def _show(filename: str, first: int, lines: list[str]) -> None:
-    """Have tracebacks show these lines of a file of the program, which may not be here."""
+    """Register source lines of a file of the program for tracebacks, because the file may not exist here."""
     known = linecache.getlines(filename)
     if known[first - 1 : first - 1 + len(lines)] == lines:
         return
     entry = linecache.cache.get(filename)
-    # An entry without a time has lines that were added here before.
+    # An entry without a time contains lines that were registered here before.
     known = known if entry is not None and len(entry) > 1 and entry[1] is None else []
     made = [*known, *["\n"] * (first - 1 + len(lines) - len(known))]
     made[first - 1 : first - 1 + len(lines)] = lines
