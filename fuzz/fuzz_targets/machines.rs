@@ -1,6 +1,6 @@
 //! The state machines of agent, server and client: whatever their peers send, and whenever, they do not panic, their invariants
-//! hold, and when all peers are gone nothing of the peers' is left. A client's program makes only allowed requests, and receives
-//! exactly one answer to each query about a name.
+//! hold, and nothing of the peers is left after all peers have gone. A client's program makes only allowed requests, and receives
+//! exactly one answer to each request about a name.
 //!
 //! Most messages are read from the input. Those about names and shared data are made from it, of data that the machine has named,
 //! because a fuzzer cannot guess their numbers.
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
 use gridloom_base::{
-    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NameError, Named, NodeId, StorageId, TaskError, TaskId, Time,
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NameError, NamedDatum, NodeId, StorageId, TaskError, TaskId, Time,
 };
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};
@@ -41,10 +41,14 @@ DefClass k { DefMethod _initialize() Calls \"C\" b(); DefMethod m(IN int n) Call
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else { return };
     match which % 3 {
-        0 => Play::new(Node::Server(Box::new(server()))).all(rest),
-        1 => Play::new(Node::Client(Box::new(Client::new(client())))).all(rest),
-        _ => Play::new(Node::Agent(Box::new(Agent::new(AgentConfig { id: SELF, name: "a".into(), is_shared: true }))))
-            .all(rest),
+        0 => MachineRun::new(Node::Server(Box::new(server()))).run(rest),
+        1 => MachineRun::new(Node::Client(Box::new(Client::new(client())))).run(rest),
+        _ => MachineRun::new(Node::Agent(Box::new(Agent::new(AgentConfig {
+            id: SELF,
+            name: "a".into(),
+            is_shared: true,
+        }))))
+        .run(rest),
     }
 });
 
@@ -58,7 +62,7 @@ fn functions() -> Vec<Signature> {
 }
 
 fn client() -> ClientConfig {
-    ClientConfig { id: SELF, name: "c".into(), agent: "agent:1".into() }
+    ClientConfig { id: SELF, name: "c".into(), agent: "agent:1".into(), is_in_call: false }
 }
 
 fn server() -> Server {
@@ -69,12 +73,12 @@ fn server() -> Server {
         agent: "agent:1".into(),
         slots: 2,
         queue_depth: 2,
-        plain: false,
+        is_stateless: false,
         memory_bytes: 1 << 12,
         data_max: 16,
         slowdown: 1.0,
         functions: functions(),
-        codes: BTreeMap::new(),
+        code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: Some(Vec::new()),
         storage: Some(StorageId(1)),
@@ -88,17 +92,17 @@ enum Node {
 }
 
 /// A machine with its environment, which keeps the environment's guarantees.
-struct Play {
+struct MachineRun {
     node: Node,
     now: Time,
     up: BTreeSet<NodeId>,
     started: BTreeMap<TaskId, Arc<Task>>,
     hashes: BTreeMap<String, u64>,
     /// Shared data that were named to the machine or by it.
-    shared: Vec<Named>,
+    shared: Vec<NamedDatum>,
     /// Shared data that the machine, a server, reported to its agent when it last registered.
     kept: Vec<DatumId>,
-    /// Addresses that the machine has dialled. At the next heartbeat it is notified that nobody answers.
+    /// Addresses that the machine has dialled. The dials fail at the next heartbeat.
     dials: Vec<String>,
     program: Program,
 }
@@ -107,19 +111,19 @@ struct Play {
 #[derive(Default)]
 struct Program {
     next: u64,
-    /// Unanswered queries about names.
-    asks: BTreeSet<u64>,
-    /// Data that it holds, with reference counts.
+    /// Requests about names without an answer.
+    requests: BTreeSet<u64>,
+    /// Data that the program holds, with reference counts.
     held: BTreeMap<DatumId, u64>,
-    /// Data that it puts, by query.
-    lent: BTreeMap<u64, DatumId>,
+    /// Data being put, by request.
+    puts: BTreeMap<u64, DatumId>,
     tasks: Vec<TaskId>,
 }
 
-impl Play {
-    fn new(node: Node) -> Play {
+impl MachineRun {
+    fn new(node: Node) -> MachineRun {
         let hashes = functions().into_iter().map(|signature| (signature.name.clone(), signature.hash())).collect();
-        Play {
+        MachineRun {
             node,
             now: Time(1),
             up: BTreeSet::new(),
@@ -132,45 +136,45 @@ impl Play {
         }
     }
 
-    fn all(mut self, mut rest: &[u8]) {
+    fn run(mut self, mut rest: &[u8]) {
         self.input(Input::Start);
         PEERS.iter().for_each(|(peer, role)| self.peer_up(*peer, self.role(*role)));
         self.register();
-        while let Some((what, after)) = rest.split_first() {
-            rest = self.one(*what, after);
+        while let Some((kind, after)) = rest.split_first() {
+            rest = self.step(*kind, after);
         }
         self.release_all();
-        // All peers leave: nothing of theirs is left.
+        // All peers leave. Nothing of theirs may be left.
         self.up.clone().into_iter().for_each(|peer| self.peer_lost(peer));
         while let Some((task, _)) = self.started.pop_first() {
             self.ended(task, Err(TaskError::Cancelled));
         }
-        (0..60).for_each(|_| self.beat(SECOND_NS));
+        (0..60).for_each(|_| self.advance(SECOND_NS));
         self.release_all();
         self.release_shared();
         // Messages that waited for a connection.
-        (0..60).for_each(|_| self.beat(SECOND_NS));
-        assert!(self.program.asks.is_empty(), "queries without an answer: {:?}", self.program.asks);
+        (0..60).for_each(|_| self.advance(SECOND_NS));
+        assert!(self.program.requests.is_empty(), "requests without an answer: {:?}", self.program.requests);
         let left = match &self.node {
-            // Names outlive the clients that put them.
+            // Names outlive the clients that put their data.
             Node::Agent(agent) => {
-                agent.leftovers().into_iter().filter(|(what, _)| !what.starts_with("versions")).collect()
+                agent.leak_counts().into_iter().filter(|(name, _)| !name.starts_with("versions")).collect()
             }
-            Node::Server(server) => server.leftovers(),
-            Node::Client(client) => client.leftovers().to_vec(),
+            Node::Server(server) => server.leak_counts(),
+            Node::Client(client) => client.leak_counts().to_vec(),
         };
         assert!(left.iter().all(|(_, count)| *count == 0), "{left:?}");
     }
 
-    fn one<'a>(&mut self, what: u8, rest: &'a [u8]) -> &'a [u8] {
-        let (peer, role) = PEERS[usize::from(what >> 4) % PEERS.len()];
+    fn step<'a>(&mut self, kind: u8, rest: &'a [u8]) -> &'a [u8] {
+        let (peer, role) = PEERS[usize::from(kind >> 4) % PEERS.len()];
         let role = self.role(role);
         let byte = rest.first().copied().unwrap_or(0);
-        match what % 16 {
+        match kind % 16 {
             0 => self.peer_lost(peer),
             1 => self.peer_up(peer, role),
             2 => {
-                self.beat(u64::from(byte) * SECOND_NS / 16);
+                self.advance(u64::from(byte) * SECOND_NS / 16);
                 return rest.get(1..).unwrap_or(&[]);
             }
             3 => {
@@ -189,7 +193,7 @@ impl Play {
                 // The store accepts data up to its limit and, from a client, only the client's own data.
                 let fits = meta.checked_size_bytes().is_some_and(|size_bytes| size_bytes <= 1 << 10);
                 if fits && self.up.contains(&peer) && role.may_send(peer, datum) {
-                    self.input(Input::DatumArrived { from: peer, datum, meta, took_ns: 1 });
+                    self.input(Input::DatumArrived { from: peer, datum, meta, duration_ns: 1 });
                 }
                 return rest;
             }
@@ -223,7 +227,7 @@ impl Play {
         rest
     }
 
-    /// Puts the right hashes into calls, which no fuzzer guesses.
+    /// Sets the correct signature hashes in calls, because a fuzzer cannot guess them.
     fn sign(&self, message: &mut Message) {
         let Message::Task(TaskMessage::ToServer(message)) = message else { return };
         let tasks = match message {
@@ -255,7 +259,7 @@ impl Play {
         }
     }
 
-    fn beat(&mut self, after_ns: u64) {
+    fn advance(&mut self, after_ns: u64) {
         self.now = self.now + after_ns;
         // Peers that can be reached connect on their own.
         for address in std::mem::take(&mut self.dials) {
@@ -265,8 +269,8 @@ impl Play {
             Node::Agent(_) => vec![Timer::Agent(AgentTimer::Heartbeat)],
             Node::Server(_) => vec![Timer::Server(ServerTimer::Heartbeat), Timer::Server(ServerTimer::Transfers)],
             Node::Client(_) => {
-                use ClientTimer::{Deadline, Heartbeat, Links, Settled, Steal};
-                [Heartbeat, Deadline, Links, Settled, Steal].map(Timer::Client).to_vec()
+                use ClientTimer::{Deadline, Heartbeat, Links, Steal, TransfersSettled};
+                [Heartbeat, Deadline, Links, TransfersSettled, Steal].map(Timer::Client).to_vec()
             }
         };
         timers.into_iter().for_each(|timer| self.input(Input::Timer(timer)));
@@ -287,7 +291,7 @@ impl Play {
             Node::Agent(agent) => agent.handle(self.now, input, &mut effects),
             Node::Server(server) => {
                 server.handle(self.now, input, &mut effects);
-                server.check().expect("what must hold");
+                server.check().expect("the invariants hold");
             }
             Node::Client(client) => {
                 client.handle(self.now, input, &mut effects);
@@ -308,15 +312,17 @@ impl Play {
                     let outcome = Err(TaskError::Cancelled);
                     follow.push(Input::TaskEnded { task, outcome, run_ns: 1 });
                 }
-                Effect::HangUp { peer } => _ = self.up.remove(&peer),
+                Effect::Disconnect { peer } => _ = self.up.remove(&peer),
                 Effect::Dial { address } => self.dials.push(address),
-                Effect::Emit(Event::Named { ask, answer }) => self.answered(ask, answer),
+                Effect::Emit(Event::NameResult { request, answer }) => self.answered(request, answer),
                 Effect::Send {
                     message: Message::Catalog(CatalogMessage::ToClient(CatalogToClient::Place { named, .. })),
                     ..
                 } => self.shared.push(named),
-                Effect::Send { message: Message::Catalog(CatalogMessage::FromServer(told)), .. } => match told {
-                    ServerToCatalog::Holds { data } => self.kept.extend(data.iter().map(|held| held.named.datum)),
+                Effect::Send { message: Message::Catalog(CatalogMessage::FromServer(sent)), .. } => match sent {
+                    ServerToCatalog::StoredVersions { data } => {
+                        self.kept.extend(data.iter().map(|version| version.named.datum))
+                    }
                     ServerToCatalog::HasCopies { data } => self.kept.extend(data),
                     ServerToCatalog::Stored { .. } => {}
                 },
@@ -335,8 +341,8 @@ impl Play {
 
     // ---- names
 
-    /// A server keeps shared data for an agent that returns. Here an agent returns, receives the list of all of it,
-    /// and releases it.
+    /// Releases the shared data that a server keeps for its agent: the agent connects again, receives the list of them, and
+    /// releases them.
     fn release_shared(&mut self) {
         if !matches!(self.node, Node::Server(_)) {
             return;
@@ -362,13 +368,13 @@ impl Play {
                 name: "p5".into(),
                 address: "p5:1".into(),
                 slots: 2,
-                plain: false,
+                is_stateless: false,
                 memory_bytes: 1 << 12,
                 is_durable: true,
                 storage: Some(StorageId(1)),
                 slowdown: 1.0,
                 functions: functions(),
-                codes: BTreeMap::new(),
+                code_hashes: BTreeMap::new(),
                 release: String::new(),
             })
             .into(),
@@ -379,7 +385,7 @@ impl Play {
     }
 
     /// Issues a request of a client's program.
-    fn command(&mut self, what: u8, which: u8) {
+    fn command(&mut self, kind: u8, which: u8) {
         if !matches!(self.node, Node::Client(_)) || self.program.next > 200 {
             return;
         }
@@ -389,10 +395,10 @@ impl Play {
         let held = self.program.held.keys().nth(usize::from(which) % self.program.held.len().max(1)).copied();
         let (datum, task) = (DatumId { client: SELF, serial }, TaskId { client: SELF, serial });
         let group = GroupId { client: SELF, serial };
-        let ask = serial % 8;
-        let asks = match what % 9 {
+        let request = serial % 8;
+        let command = match kind % 9 {
             0 | 1 => {
-                let replaces = what >= 128;
+                let replaces = kind >= 128;
                 self.program.tasks.push(task);
                 let (replicas, is_durable) = (u16::from(which % 4), which & 16 != 0);
                 let (method, made_by, meta) = (METHODS[usize::from(which) % METHODS.len()].method, None, meta());
@@ -402,12 +408,12 @@ impl Play {
             3 => NameCommand::Delete { name },
             4 => NameCommand::List { prefix: name, after: String::new() },
             5 => {
-                let waiting = self.program.asks.first().copied();
-                let Some(ask) = waiting else { return };
-                self.input(Input::Command(Command::Name { ask, command: NameCommand::Forget }));
+                let waiting = self.program.requests.first().copied();
+                let Some(request) = waiting else { return };
+                self.input(Input::Command(Command::Name { request, command: NameCommand::CancelWait }));
                 // There is no answer to a put that was abandoned.
-                if let Some(datum) = self.program.lent.remove(&ask) {
-                    self.program.asks.remove(&ask);
+                if let Some(datum) = self.program.puts.remove(&request) {
+                    self.program.requests.remove(&request);
                     *self.program.held.entry(datum).or_default() += 1;
                 }
                 return;
@@ -424,26 +430,26 @@ impl Play {
                 let Some(read) = held else { return };
                 let sources = BTreeMap::from([(read, Source { meta: meta(), at: Vec::new() })]);
                 let outputs = vec![Output { datum, meta: meta() }];
-                let (args, terms) = (vec![Argument::Datum(read)], Default::default());
+                let (args, options) = (vec![Argument::Datum(read)], Default::default());
                 let kind = TaskKind::call("m/f", self.hashes["m/f"]);
-                let tasks = vec![Task { id: task, kind, args, outputs, work_flops: Some(1.0), terms }];
+                let tasks = vec![Task { id: task, kind, args, outputs, work_flops: Some(1.0), options }];
                 self.program.tasks.push(task);
                 *self.program.held.entry(datum).or_default() += 1;
                 let group = Group { id: group, tasks, sources, wanted: vec![datum] };
                 return self.input(Input::Command(Command::Run { group, heuristic: "heft".into() }));
             }
         };
-        if self.program.asks.insert(ask) {
-            if matches!(asks, NameCommand::Put { .. }) {
-                self.program.lent.insert(ask, datum);
+        if self.program.requests.insert(request) {
+            if matches!(command, NameCommand::Put { .. }) {
+                self.program.puts.insert(request, datum);
             }
-            self.input(Input::Command(Command::Name { ask, command: asks }));
+            self.input(Input::Command(Command::Name { request, command }));
         }
     }
 
-    fn answered(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>) {
-        assert!(self.program.asks.remove(&ask), "a second answer to {ask}: {answer:?}");
-        if let Some(datum) = self.program.lent.remove(&ask) {
+    fn answered(&mut self, request: u64, answer: Result<CatalogAnswer, NameError>) {
+        assert!(self.program.requests.remove(&request), "a second answer to {request}: {answer:?}");
+        if let Some(datum) = self.program.puts.remove(&request) {
             *self.program.held.entry(datum).or_default() += 1;
         }
         if let Ok(CatalogAnswer::Found { named, .. }) = answer {

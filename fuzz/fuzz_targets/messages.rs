@@ -1,4 +1,4 @@
-//! Typed messages of processes, from whatever machine they claim to be, and declarations in C.
+//! Typed messages of processes in the representation of any machine, and declarations in C.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = incoming.to_graph_of_first(2);
         let _ = format!("{graph:?}");
         if let Ok(native) = incoming.to_native() {
-            receiver.open(&native).expect("what was made here is taken here");
+            receiver.open(&native).expect("a message in the native representation can be received");
         }
     }
     let text = String::from_utf8_lossy(bytes);

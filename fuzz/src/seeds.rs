@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
 use gridloom_channel::frame::{Encoder, Kind};
-use gridloom_core::graph::{Argument, Copies, Output, Task, TaskKind};
-use gridloom_core::node::message::{DataMessage, DirectoryNews, DirectoryToClient, Message, Supply, TaskToServer};
+use gridloom_core::graph::{Argument, CopyLifetime, Output, Task, TaskKind};
+use gridloom_core::node::message::{DataMessage, DirectoryToClient, DirectoryUpdate, Message, Supply, TaskToServer};
 use gridloom_idl::parse;
 
 fn main() {
@@ -27,7 +27,8 @@ fn main() {
             write("signature", &format!("definition-{at}-{number}"), &bytes);
             let functions = Some(vec![definition.signature]);
             let message: Message =
-                DirectoryToClient::News(DirectoryNews { functions, ..DirectoryNews::between(&[], &[], None) }).into();
+                DirectoryToClient::Update(DirectoryUpdate { functions, ..DirectoryUpdate::between(&[], &[], None) })
+                    .into();
             let mut frame = Vec::new();
             Encoder::default().message(Kind::Message, &message, &mut frame).expect("it is short");
             write("frames", &format!("functions-{at}-{number}"), &frame);
@@ -53,25 +54,25 @@ fn main() {
 /// An event at a server, encoded for the target `machines`.
 enum Step {
     /// Its first client sends this message.
-    Says(Message),
+    Received(Message),
     /// A datum of that client arrives.
     Arrives(DatumId, Meta),
     /// The agent announces that the client puts a shared datum here; the client's datum 1 becomes the shared one.
-    IsToBePut,
-    IsPut,
+    PutAnnounced,
+    PutArrives,
 }
 
 impl Step {
     fn bytes(&self) -> Vec<u8> {
         match self {
-            Step::Says(message) => {
+            Step::Received(message) => {
                 std::iter::once(0x19).chain(postcard::to_stdvec(message).expect("it is written")).collect()
             }
             Step::Arrives(datum, meta) => {
                 std::iter::once(0x14).chain(postcard::to_stdvec(&(datum, meta)).expect("it is written")).collect()
             }
-            Step::IsToBePut => vec![0x07, 0, 0],
-            Step::IsPut => vec![0x17, 1, 0],
+            Step::PutAnnounced => vec![0x07, 0, 0],
+            Step::PutArrives => vec![0x17, 1, 0],
         }
     }
 }
@@ -88,32 +89,32 @@ fn conversations() -> Vec<Vec<Step>> {
         args: vec![n, Argument::Datum(datum(1))],
         outputs: vec![Output { datum: datum(2), meta: meta.clone() }],
         work_flops: Some(1.0),
-        terms: Default::default(),
+        options: Default::default(),
     };
     let placed = Task {
-        kind: TaskKind::Replicate(Copies::Kept),
+        kind: TaskKind::Replicate(CopyLifetime::Kept),
         args: vec![Argument::Datum(datum(1))],
         outputs: Vec::new(),
         ..one.clone()
     };
     let supply = Supply::direct(datum(1), meta.clone(), client, String::new(), 1);
     let run = |task: &Task| {
-        Step::Says(TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into())
+        Step::Received(TaskToServer::RunTasks { tasks: vec![task.clone()], supplies: vec![supply.clone()] }.into())
     };
-    let says = |message: TaskToServer| Step::Says(message.into());
+    let received = |message: TaskToServer| Step::Received(message.into());
     let arrives = || Step::Arrives(datum(1), meta.clone());
     vec![
-        vec![run(&one), says(TaskToServer::Recall { group: None, tasks: vec![task] })],
-        vec![run(&one), arrives(), says(TaskToServer::Cancel { tasks: vec![task] })],
-        vec![run(&placed), arrives(), says(TaskToServer::Release { data: vec![datum(1)] })],
+        vec![run(&one), received(TaskToServer::Recall { group: None, tasks: vec![task] })],
+        vec![run(&one), arrives(), received(TaskToServer::Cancel { tasks: vec![task] })],
+        vec![run(&placed), arrives(), received(TaskToServer::Release { data: vec![datum(1)] })],
         vec![
             run(&one),
             arrives(),
-            Step::Says(DataMessage::Fetch { datum: datum(2), hops: 1, by_storage: false }.into()),
+            Step::Received(DataMessage::Fetch { datum: datum(2), hops: 1, by_storage: false }.into()),
         ],
-        vec![run(&one), arrives(), says(TaskToServer::HasCopies { data: vec![datum(2)] })],
-        vec![says(TaskToServer::Call { task: one.clone(), supplies: vec![(datum(1), meta.clone())] }), arrives()],
-        vec![Step::IsToBePut, Step::IsPut, arrives()],
+        vec![run(&one), arrives(), received(TaskToServer::HasCopies { data: vec![datum(2)] })],
+        vec![received(TaskToServer::Call { task: one.clone(), supplies: vec![(datum(1), meta.clone())] }), arrives()],
+        vec![Step::PutAnnounced, Step::PutArrives, arrives()],
     ]
 }
 

@@ -187,7 +187,7 @@ impl Decoder {
 pub struct Encoder {
     sequence: u32,
     tagger: Option<Tagger>,
-    dialect: WireVersion,
+    wire_version: WireVersion,
 }
 
 impl Encoder {
@@ -197,8 +197,8 @@ impl Encoder {
     }
 
     /// Sets the wire version of messages, starting with the next frame.
-    pub fn set_wire_version(&mut self, dialect: WireVersion) {
-        self.dialect = dialect;
+    pub fn set_wire_version(&mut self, wire_version: WireVersion) {
+        self.wire_version = wire_version;
     }
 
     /// Returns the tag of the frame whose header was written last. Empty without keys.
@@ -212,7 +212,7 @@ impl Encoder {
     /// If the body exceeds the limit; `out` is unchanged then.
     pub fn message<T: Serialize>(&mut self, kind: Kind, value: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let start = self.open(kind, out);
-        self.dialect.append(value, out);
+        self.wire_version.append(value, out);
         self.close(start, out)
     }
 
@@ -224,7 +224,7 @@ impl Encoder {
         let start = self.open(Kind::Data, out);
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
-        self.dialect.append(header, out);
+        self.wire_version.append(header, out);
         let length = (out.len() - at - 4) as u32;
         out[at..at + 4].copy_from_slice(&length.to_le_bytes());
         out.extend_from_slice(payload);
@@ -280,15 +280,15 @@ impl Encoder {
 ///
 /// # Errors
 /// If it does not parse, or bytes are left over.
-pub fn parse<T: DeserializeOwned>(body: &[u8], dialect: WireVersion) -> Result<T, FrameError> {
-    dialect.parse(body).map_err(|why| FrameError::Malformed { why })
+pub fn parse<T: DeserializeOwned>(body: &[u8], wire_version: WireVersion) -> Result<T, FrameError> {
+    wire_version.parse(body).map_err(|why| FrameError::Malformed { why })
 }
 
 /// Parses the body of a data frame into header and payload, and checks that the description matches the payload.
 ///
 /// # Errors
 /// If it does not parse or does not match.
-pub fn parse_data(body: &[u8], dialect: WireVersion) -> Result<(DataHeader, &[u8]), FrameError> {
+pub fn parse_data(body: &[u8], wire_version: WireVersion) -> Result<(DataHeader, &[u8]), FrameError> {
     let malformed = |why: &str| FrameError::Malformed { why: why.into() };
     let (length, rest) = body.split_first_chunk::<4>().ok_or_else(|| malformed("no header length"))?;
     let length = u32::from_le_bytes(*length) as usize;
@@ -296,7 +296,7 @@ pub fn parse_data(body: &[u8], dialect: WireVersion) -> Result<(DataHeader, &[u8
         return Err(malformed("header longer than the frame"));
     }
     let (header, payload) = rest.split_at(length);
-    let header: DataHeader = parse(header, dialect)?;
+    let header: DataHeader = parse(header, wire_version)?;
     if header.meta.checked_size_bytes() != Some(payload.len() as u64) {
         return Err(malformed("description does not match the payload"));
     }

@@ -22,7 +22,7 @@
 //! 5. *Tags.* With keys ([`Channel::authenticate`]), each frame carries a tag. A frame that is not from the peer or
 //!    was changed on the way is an error ([`tags`]).
 //! 6. *Wire version.* Messages are written without the fields that the peer's version does not know
-//!    ([`Outbound::speak`], [`dialect`]).
+//!    ([`Outbound::set_wire_version`], [`wire_version`]).
 //! 7. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's
 //!    payload is written without a copy and, if it is longer than the buffer, read into its final memory.
 //!

@@ -71,8 +71,8 @@ impl Outbound {
     }
 
     /// Sets the wire version of messages, starting with the next frame.
-    pub fn set_wire_version(&mut self, dialect: WireVersion) {
-        self.encoder.set_wire_version(dialect);
+    pub fn set_wire_version(&mut self, wire_version: WireVersion) {
+        self.encoder.set_wire_version(wire_version);
     }
 
     /// Queues an urgent frame with `value` in postcard as its body.

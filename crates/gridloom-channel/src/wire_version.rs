@@ -47,7 +47,7 @@ impl WireVersion {
     }
 
     fn written<T: Serialize + ?Sized>(self, value: &T, out: Vec<u8>) -> Result<Vec<u8>> {
-        let mut writer = Writer { dialect: self, out };
+        let mut writer = Writer { wire_version: self, out };
         value.serialize(&mut writer)?;
         Ok(writer.out)
     }
@@ -74,7 +74,7 @@ impl WireVersion {
     }
 
     fn read<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<(T, &[u8])> {
-        let mut reader = WireDeserializer { dialect: self, inner: postcard::Deserializer::from_bytes(bytes) };
+        let mut reader = WireDeserializer { wire_version: self, inner: postcard::Deserializer::from_bytes(bytes) };
         Ok((T::deserialize(&mut reader)?, reader.inner.finalize()?))
     }
 
@@ -86,7 +86,7 @@ impl WireVersion {
 // ---- writing
 
 struct Writer {
-    dialect: WireVersion,
+    wire_version: WireVersion,
     out: Vec<u8>,
 }
 
@@ -211,7 +211,7 @@ impl SerializeStruct for Fields<'_> {
     type Error = Error;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<()> {
-        if self.writer.dialect.omits(self.of, name) { Ok(()) } else { value.serialize(&mut *self.writer) }
+        if self.writer.wire_version.omits(self.of, name) { Ok(()) } else { value.serialize(&mut *self.writer) }
     }
 
     fn end(self) -> Result<()> {
@@ -262,7 +262,7 @@ impl SerializeMap for &mut Writer {
 // ---- reading
 
 struct WireDeserializer<'de> {
-    dialect: WireVersion,
+    wire_version: WireVersion,
     inner: postcard::Deserializer<'de, Slice<'de>>,
 }
 
@@ -335,7 +335,7 @@ impl<'de> Deserializer<'de> for &mut WireDeserializer<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value> {
-        let left = fields.iter().filter(|field| !self.dialect.omits(of, field)).count();
+        let left = fields.iter().filter(|field| !self.wire_version.omits(of, field)).count();
         visitor.visit_seq(Sequence { reader: self, left })
     }
 

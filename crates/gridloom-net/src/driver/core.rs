@@ -386,14 +386,14 @@ impl Core {
     }
 
     fn on_frame(&mut self, token: usize, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {
-        let dialect = self.contacts.wire_version_of(from);
+        let wire_version = self.contacts.wire_version_of(from);
         match kind {
             Kind::Message => {
-                let message = frame::parse(body, dialect).map_err(|error| error.to_string())?;
+                let message = frame::parse(body, wire_version).map_err(|error| error.to_string())?;
                 self.pending.push_back(Input::Received { from, message });
             }
             Kind::Data => {
-                let (header, payload) = frame::parse_data(body, dialect).map_err(|error| error.to_string())?;
+                let (header, payload) = frame::parse_data(body, wire_version).map_err(|error| error.to_string())?;
                 if payload.len() as u64 > EAGER_BYTES_MAX {
                     return Err(format!("{} bytes of data on the control connection", payload.len()));
                 }
@@ -402,7 +402,7 @@ impl Core {
                 let DataHeader { datum, meta } = header;
                 self.pending.push_back(Input::DatumArrived { from, datum, meta, duration_ns: 0 });
             }
-            Kind::Hello => match frame::parse(body, dialect).map_err(|error| error.to_string())? {
+            Kind::Hello => match frame::parse(body, wire_version).map_err(|error| error.to_string())? {
                 WorldMessage::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 WorldMessage::Refused { why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();

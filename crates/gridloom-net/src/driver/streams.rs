@@ -386,7 +386,7 @@ impl Streams {
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
         let peer = self.peers.get(&link.peer);
         let passes_on_from = peer.map(|peer| peer.hello.role).filter(|_| self.own.role == Role::Server);
-        let dialect = peer.map_or(WireVersion::CURRENT, |peer| peer.wire_version);
+        let wire_version = peer.map_or(WireVersion::CURRENT, |peer| peer.wire_version);
         Receiver {
             link,
             stream,
@@ -394,7 +394,7 @@ impl Streams {
             store,
             datum_bytes_max: self.datum_bytes_max,
             forwards_from: passes_on_from,
-            wire_version: dialect,
+            wire_version,
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn part_bytes(header: &CargoHeader) -> usize {
 pub fn decode_header<T: DeserializeOwned>(
     length: [u8; 4],
     stream: &mut impl Read,
-    dialect: WireVersion,
+    wire_version: WireVersion,
 ) -> io::Result<T> {
     let length = u32::from_le_bytes(length) as usize;
     if length > CARGO_HEADER_BYTES_MAX {
@@ -53,7 +53,7 @@ pub fn decode_header<T: DeserializeOwned>(
     }
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes)?;
-    frame::parse(&bytes, dialect).map_err(|error| invalid(error.to_string()))
+    frame::parse(&bytes, wire_version).map_err(|error| invalid(error.to_string()))
 }
 
 /// Checks a header against the previous serial, its own description and the limits.
@@ -263,7 +263,7 @@ impl Receiver {
 }
 
 /// Reads a header and verifies its tag.
-fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: WireVersion) -> io::Result<CargoHeader> {
+fn read_header(stream: &mut Stripes, tagger: &mut Tagger, wire_version: WireVersion) -> io::Result<CargoHeader> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let size = u32::from_le_bytes(length) as usize;
@@ -277,7 +277,7 @@ fn read_header(stream: &mut Stripes, tagger: &mut Tagger, dialect: WireVersion) 
     if !tagger.is_tag(&[&length, head], tag) {
         return Err(TagMismatch.into());
     }
-    frame::parse(head, dialect).map_err(|error| invalid(error.to_string()))
+    frame::parse(head, wire_version).map_err(|error| invalid(error.to_string()))
 }
 
 /// Reads a part and verifies its tag.
@@ -339,7 +339,7 @@ pub(super) mod tests {
         let own = header(9);
         let begins = |peer: u64, passes_on_from| {
             let (link, store) = (Link { peer: NodeId(peer), generation: 0 }, Arc::new(Store::new(Pool::new(0))));
-            let (inbox, dialect) = (inbox.clone(), WireVersion::CURRENT);
+            let (inbox, wire_version) = (inbox.clone(), WireVersion::CURRENT);
             let receiver = Receiver {
                 link,
                 stream: 1,
@@ -347,7 +347,7 @@ pub(super) mod tests {
                 store,
                 datum_bytes_max: 9,
                 forwards_from: passes_on_from,
-                wire_version: dialect,
+                wire_version,
             };
             let filler = receiver.store.pool().allocate(9).unwrap().fill();
             receiver.begin(&own, filler.filling()).is_some()

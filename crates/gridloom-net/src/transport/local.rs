@@ -68,10 +68,10 @@ pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
 pub fn send_grant(
     stream: &mut UnixStream,
     header: &GrantHeader,
-    dialect: WireVersion,
+    wire_version: WireVersion,
     memory: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let bytes = encode_header(header, dialect);
+    let bytes = encode_header(header, wire_version);
     let memory = [memory];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -419,7 +419,7 @@ fn granted(
 }
 
 fn grant(
-    (stream, dialect): (&mut UnixStream, WireVersion),
+    (stream, wire_version): (&mut UnixStream, WireVersion),
     shared: &Shared,
     cargo: CargoHeader,
     segment: Arc<Segment>,
@@ -435,7 +435,7 @@ fn grant(
     let forgotten = state.forget_grants(shared.grants_max);
     drop(state);
     drop(forgotten);
-    send_grant(stream, &header, dialect, segment.fd()).inspect_err(|_| {
+    send_grant(stream, &header, wire_version, segment.fd()).inspect_err(|_| {
         // The grant may have been sent before the stream broke, so the memory is retired instead of reused.
         segment.retire();
         shared.lock().grants.remove(&serial);

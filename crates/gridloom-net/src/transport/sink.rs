@@ -45,8 +45,8 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     }
 
     /// Encodes headers in the wire version of the peer.
-    pub fn with_wire_version(self, dialect: WireVersion) -> Sink<'a, W> {
-        Sink { wire_version: dialect, ..self }
+    pub fn with_wire_version(self, wire_version: WireVersion) -> Sink<'a, W> {
+        Sink { wire_version, ..self }
     }
 
     /// Returns an encoded header with its tag.
@@ -136,9 +136,9 @@ pub fn broken_off() -> io::Error {
 }
 
 /// Encodes a header, preceded by its length.
-pub fn encode_header<T: Serialize>(header: &T, dialect: WireVersion) -> Vec<u8> {
+pub fn encode_header<T: Serialize>(header: &T, wire_version: WireVersion) -> Vec<u8> {
     let mut bytes = vec![0; 4];
-    dialect.append(header, &mut bytes);
+    wire_version.append(header, &mut bytes);
     let length = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes

@@ -58,33 +58,33 @@ impl Agent {
         if self.members.get(client).is_none_or(|peer| peer.data.role != Role::Client) {
             return reject_message(client, out);
         }
-        if let Some(ask) = message.request().filter(|_| !self.names.is_shared) {
+        if let Some(request) = message.request().filter(|_| !self.names.is_shared) {
             let why = "this session uses a list of servers and maps by itself".into();
-            let answer = CatalogToClient::Answer { request: ask, answer: Err(NameError::NoAgent { why }) };
+            let answer = CatalogToClient::Answer { request, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
         let answered = match message {
-            ClientToCatalog::Put { request: ask, .. } => (ask, self.on_put(now, client, message, out)),
-            ClientToCatalog::CheckPut { request: ask, datum } if self.names.catalog.is_complete(datum) => {
-                (ask, Ok(Some(CatalogAnswer::Put)))
+            ClientToCatalog::Put { request, .. } => (request, self.on_put(now, client, message, out)),
+            ClientToCatalog::CheckPut { request, datum } if self.names.catalog.is_complete(datum) => {
+                (request, Ok(Some(CatalogAnswer::Put)))
             }
-            ClientToCatalog::CheckPut { request: ask, datum } => {
+            ClientToCatalog::CheckPut { request, datum } => {
                 if self.names.catalog.holders(datum).next().is_some() {
-                    send(out, client, CatalogToClient::Replicating { request: ask });
+                    send(out, client, CatalogToClient::Replicating { request });
                 }
                 return;
             }
-            ClientToCatalog::Find { ask, name, waits } => {
-                (ask, self.find(RequestId { client, number: ask }, &name, waits))
+            ClientToCatalog::Find { request, name, waits } => {
+                (request, self.find(RequestId { client, number: request }, &name, waits))
             }
-            ClientToCatalog::Delete { request: ask, name } => {
-                (ask, self.names.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
+            ClientToCatalog::Delete { request, name } => {
+                (request, self.names.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
             }
-            ClientToCatalog::List { request: ask, prefix, after } => (ask, Ok(Some(self.list(&prefix, &after)))),
-            ClientToCatalog::Explain { request: ask, name, after } => (ask, self.explain(now, &name, after).map(Some)),
-            ClientToCatalog::CancelRequest { request: ask, name } => {
-                let waited = self.names.catalog.forget_wait(RequestId { client, number: ask });
-                (ask, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })
+            ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(&prefix, &after)))),
+            ClientToCatalog::Explain { request, name, after } => (request, self.explain(now, &name, after).map(Some)),
+            ClientToCatalog::CancelRequest { request, name } => {
+                let waited = self.names.catalog.forget_wait(RequestId { client, number: request });
+                (request, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.names.catalog.withdraw(client, datum);
@@ -105,8 +105,8 @@ impl Agent {
         };
         match answered {
             (_, Ok(None)) => {}
-            (ask, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request: ask, answer: Ok(answer) }),
-            (ask, Err(error)) => send(out, client, CatalogToClient::Answer { request: ask, answer: Err(error) }),
+            (request, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request, answer: Ok(answer) }),
+            (request, Err(error)) => send(out, client, CatalogToClient::Answer { request, answer: Err(error) }),
         }
         self.send_catalog_updates(now, out);
     }
@@ -120,7 +120,7 @@ impl Agent {
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
         let ClientToCatalog::Put {
-            request: ask,
+            request,
             name,
             meta,
             replaces,
@@ -145,7 +145,7 @@ impl Agent {
         let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
         let wanted = PutRequest { content, replaces, replicas, at, refused };
         self.record_refusals(now, &wanted, out);
-        self.begin_put(now, RequestId { client, number: ask }, &name, wanted, out)
+        self.begin_put(now, RequestId { client, number: request }, &name, wanted, out)
     }
 
     /// Chooses the servers that keep a new version of a name. No servers are chosen if the call has already put it before.
@@ -250,9 +250,9 @@ impl Agent {
                 let server = self.servers.get(&place).map(|server| server.registration.name.clone());
                 let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
-                for RequestId { client, number: ask } in joined {
+                for RequestId { client, number: request } in joined {
                     let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
-                    send(out, client, CatalogToClient::Answer { request: ask, answer });
+                    send(out, client, CatalogToClient::Answer { request, answer });
                 }
             }
             CatalogUpdate::KeeperMissing { datum } => self.add_missing_to_put(now, datum, out),
@@ -336,8 +336,8 @@ impl Agent {
 
     fn send_found(&self, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
         let Some(named) = self.names.catalog.named(datum) else { return };
-        for RequestId { client, number: ask } in waiting {
-            send(out, client, CatalogToClient::Answer { request: ask, answer: Ok(self.found(named.clone())) });
+        for RequestId { client, number: request } in waiting {
+            send(out, client, CatalogToClient::Answer { request, answer: Ok(self.found(named.clone())) });
         }
     }
 
@@ -380,10 +380,10 @@ impl Agent {
         if let Some(server) = self.servers.get(&node) {
             let name = server.registration.name.clone();
             let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
-            for (RequestId { client, number: ask }, named) in coming {
+            for (RequestId { client, number: request }, named) in coming {
                 let error =
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
-                send(out, client, CatalogToClient::Answer { request: ask, answer: Err(error) });
+                send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
             }
             self.names.keeping.server_lost(node);
         } else {

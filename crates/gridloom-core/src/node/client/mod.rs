@@ -208,7 +208,7 @@ impl Client {
                 released.into_iter().for_each(|datum| self.release(datum, false, out));
             }
             Command::RunsAt { server } => self.names.local_server = Some(server),
-            Command::Name { request: ask, command } => self.on_name_command(now, ask, command, out),
+            Command::Name { request, command } => self.on_name_command(now, request, command, out),
             Command::Erase { datum } => self.release(datum, true, out),
             Command::DropCopy { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),

@@ -79,16 +79,18 @@ enum NameRequest {
 }
 
 impl NameRequest {
-    fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
+    fn message(&self, request: u64, at: Vec<NodeId>) -> ClientToCatalog {
         match self {
-            NameRequest::Put(put) => put.message(ask, at),
-            NameRequest::Find { name, waits, .. } => ClientToCatalog::Find { ask, name: name.clone(), waits: *waits },
-            NameRequest::Delete { name } => ClientToCatalog::Delete { request: ask, name: name.clone() },
+            NameRequest::Put(put) => put.message(request, at),
+            NameRequest::Find { name, waits, .. } => {
+                ClientToCatalog::Find { request, name: name.clone(), waits: *waits }
+            }
+            NameRequest::Delete { name } => ClientToCatalog::Delete { request, name: name.clone() },
             NameRequest::List { prefix, after } => {
-                ClientToCatalog::List { request: ask, prefix: prefix.clone(), after: after.clone() }
+                ClientToCatalog::List { request, prefix: prefix.clone(), after: after.clone() }
             }
             NameRequest::Explain { name, after } => {
-                ClientToCatalog::Explain { request: ask, name: name.clone(), after: *after }
+                ClientToCatalog::Explain { request, name: name.clone(), after: *after }
             }
         }
     }
@@ -111,22 +113,22 @@ impl Names {
         (self.requests_by_number.len(), self.found.len() + self.searched.len())
     }
 
-    fn insert(&mut self, ask: u64, question: NameRequest) {
+    fn insert(&mut self, request: u64, question: NameRequest) {
         match &question {
             NameRequest::Put(put) => {
-                self.puts.insert(put.task, ask);
+                self.puts.insert(put.task, request);
                 *self.putting.entry(put.datum).or_default() += 1;
             }
-            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.insert((*deadline, ask)),
+            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.insert((*deadline, request)),
             _ => {}
         }
-        self.requests_by_number.insert(ask, question);
+        self.requests_by_number.insert(request, question);
     }
 
     /// Removes a request that was answered or needs no answer. Also returns a datum that must be released with it.
-    fn remove(&mut self, ask: u64) -> Option<(NameRequest, Option<DatumId>)> {
-        let question = self.requests_by_number.remove(&ask)?;
-        self.requests.remove(CatalogRequest::Request(ask));
+    fn remove(&mut self, request: u64) -> Option<(NameRequest, Option<DatumId>)> {
+        let question = self.requests_by_number.remove(&request)?;
+        self.requests.remove(CatalogRequest::Request(request));
         let mut released = None;
         match &question {
             NameRequest::Put(put) => {
@@ -138,7 +140,7 @@ impl Names {
                     released = self.released.take(&put.datum);
                 }
             }
-            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.remove(&(*deadline, ask)),
+            NameRequest::Find { deadline: Some(deadline), .. } => _ = self.deadlines.remove(&(*deadline, request)),
             _ => {}
         }
         Some((question, released))
@@ -156,8 +158,8 @@ impl Names {
         }
     }
 
-    fn put_mut(&mut self, ask: u64) -> Option<&mut Put> {
-        match self.requests_by_number.get_mut(&ask) {
+    fn put_mut(&mut self, request: u64) -> Option<&mut Put> {
+        match self.requests_by_number.get_mut(&request) {
             Some(NameRequest::Put(put)) => Some(put),
             _ => None,
         }
@@ -195,7 +197,7 @@ impl Names {
 }
 
 impl Client {
-    pub(super) fn on_name_command(&mut self, now: Time, ask: u64, command: NameCommand, out: &mut Vec<Effect>) {
+    pub(super) fn on_name_command(&mut self, now: Time, request: u64, command: NameCommand, out: &mut Vec<Effect>) {
         let question = match command {
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group } => {
                 let (stage, tried, attempts, refused) = (PutStage::Asked, None, 1, Vec::new());
@@ -226,36 +228,36 @@ impl Client {
             NameCommand::Delete { name } => NameRequest::Delete { name },
             NameCommand::List { prefix, after } => NameRequest::List { prefix, after },
             NameCommand::Explain { name, after } => NameRequest::Explain { name, after },
-            NameCommand::CancelWait => return self.cancel_request(now, ask, out),
+            NameCommand::CancelWait => return self.cancel_request(now, request, out),
         };
-        self.names.insert(ask, question);
+        self.names.insert(request, question);
         self.set_deadline(out);
         if self.contacts.agent_was_lost() && !self.contacts.expects_nodes(now) {
             return self.fail_requests(out);
         }
-        self.ask_catalog(ask, out);
+        self.ask_catalog(request, out);
     }
 
-    fn cancel_request(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
-        match self.names.requests_by_number.get_mut(&ask) {
+    fn cancel_request(&mut self, now: Time, request: u64, out: &mut Vec<Effect>) {
+        match self.names.requests_by_number.get_mut(&request) {
             Some(NameRequest::Find { name, is_forgotten, deadline, .. }) => {
                 *is_forgotten = true;
-                deadline.take().into_iter().for_each(|deadline| _ = self.names.deadlines.remove(&(deadline, ask)));
+                deadline.take().into_iter().for_each(|deadline| _ = self.names.deadlines.remove(&(deadline, request)));
                 let name = name.clone();
                 match self.contacts.agent() {
                     // The agent answers with similar names.
-                    Some(_) => self.contacts.send_to_agent(ClientToCatalog::CancelRequest { request: ask, name }, out),
-                    None => self.answer(ask, Err(self.no_agent()), out),
+                    Some(_) => self.contacts.send_to_agent(ClientToCatalog::CancelRequest { request, name }, out),
+                    None => self.answer(request, Err(self.no_agent()), out),
                 }
             }
-            Some(NameRequest::Put(_)) => self.forget_put(now, ask, out),
+            Some(NameRequest::Put(_)) => self.forget_put(now, request, out),
             _ => {}
         }
     }
 
     /// Cancels a put. Nobody is notified of its end.
-    fn forget_put(&mut self, now: Time, ask: u64, out: &mut Vec<Effect>) {
-        let Some((NameRequest::Put(put), released)) = self.names.remove(ask) else { return };
+    fn forget_put(&mut self, now: Time, request: u64, out: &mut Vec<Effect>) {
+        let Some((NameRequest::Put(put), released)) = self.names.remove(request) else { return };
         match put.stage {
             // A location that is being assigned will be refused.
             PutStage::NotProduced | PutStage::Asked | PutStage::Failed => {}
@@ -272,17 +274,22 @@ impl Client {
 
     /// Ends the requests whose deadline has passed.
     pub(super) fn expire_requests(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let asks: Vec<u64> =
-            self.names.deadlines.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, ask)| *ask).collect();
-        asks.into_iter().for_each(|ask| self.cancel_request(now, ask, out));
+        let requests: Vec<u64> = self
+            .names
+            .deadlines
+            .iter()
+            .take_while(|(deadline, _)| *deadline <= now)
+            .map(|(_, request)| *request)
+            .collect();
+        requests.into_iter().for_each(|request| self.cancel_request(now, request, out));
     }
 
-    fn ask_catalog(&mut self, ask: u64, out: &mut Vec<Effect>) {
-        let is_made = match self.names.requests_by_number.get(&ask) {
+    fn ask_catalog(&mut self, request: u64, out: &mut Vec<Effect>) {
+        let is_made = match self.names.requests_by_number.get(&request) {
             Some(NameRequest::Put(put)) => self.graph.is_made(put.datum),
             _ => true,
         };
-        let Some(question) = self.names.requests_by_number.get_mut(&ask) else { return };
+        let Some(question) = self.names.requests_by_number.get_mut(&request) else { return };
         let mut at = Vec::new();
         if let NameRequest::Put(put) = question {
             if !is_made {
@@ -295,16 +302,16 @@ impl Client {
                 at.extend(self.names.local_server);
             }
         }
-        let message = question.message(ask, at);
+        let message = question.message(request, at);
         if self.contacts.agent().is_some() {
-            self.names.requests.sent(CatalogRequest::Request(ask));
+            self.names.requests.sent(CatalogRequest::Request(request));
             self.contacts.send_to_agent(message, out);
         }
     }
 
-    fn answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
-        let Some((_, released)) = self.names.remove(ask) else { return };
-        out.push(Effect::Emit(Event::NameResult { request: ask, answer }));
+    fn answer(&mut self, request: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+        let Some((_, released)) = self.names.remove(request) else { return };
+        out.push(Effect::Emit(Event::NameResult { request, answer }));
         released.into_iter().for_each(|datum| self.release(datum, false, out));
     }
 
@@ -312,28 +319,28 @@ impl Client {
 
     pub(super) fn on_catalog_message(&mut self, now: Time, message: CatalogToClient, out: &mut Vec<Effect>) {
         match message {
-            CatalogToClient::Place { request: ask, named, server, address } => {
+            CatalogToClient::Place { request, named, server, address } => {
                 self.contacts.learn_address(server, address);
-                self.on_place(now, ask, named, server, out);
+                self.on_place(now, request, named, server, out);
             }
             CatalogToClient::Located { datum, holders, why } => self.on_located(now, datum, holders, &why, out),
-            CatalogToClient::Replicating { request: ask } => {
-                if let Some(Put { stage: PutStage::Stored { since, .. }, .. }) = self.names.put_mut(ask) {
+            CatalogToClient::Replicating { request } => {
+                if let Some(Put { stage: PutStage::Stored { since, .. }, .. }) = self.names.put_mut(request) {
                     *since = now;
                 }
             }
-            CatalogToClient::Answer { request: ask, answer } => self.on_answer(now, ask, answer, out),
+            CatalogToClient::Answer { request, answer } => self.on_answer(now, request, answer, out),
         }
     }
 
     /// Sends a datum to that server, where it becomes that shared datum.
-    fn on_place(&mut self, now: Time, ask: u64, named: NamedDatum, server: NodeId, out: &mut Vec<Effect>) {
-        let Some(put) = self.names.put_mut(ask).filter(|put| put.stage == PutStage::Asked) else {
+    fn on_place(&mut self, now: Time, request: u64, named: NamedDatum, server: NodeId, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(request).filter(|put| put.stage == PutStage::Asked) else {
             return self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         };
         put.stage = PutStage::Sending { named: named.clone(), server };
-        self.names.requests.remove(CatalogRequest::Request(ask));
-        let put = self.names.put_mut(ask).expect("found above");
+        self.names.requests.remove(CatalogRequest::Request(request));
+        let put = self.names.put_mut(request).expect("found above");
         put.tried = Some(named.datum);
         let (datum, source) = (put.datum, Source { meta: put.meta.clone(), at: Vec::new() });
         // Puts of calls precede requests of others, because calls may wait for them.
@@ -352,8 +359,8 @@ impl Client {
         self.on_run(now, group, "auto".into(), (Some(placed), None), out);
     }
 
-    fn on_answer(&mut self, now: Time, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
-        match (&answer, self.names.requests_by_number.get(&ask)) {
+    fn on_answer(&mut self, now: Time, request: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+        match (&answer, self.names.requests_by_number.get(&request)) {
             (Ok(CatalogAnswer::Found { named, .. }), None) => {
                 let release = ClientToCatalog::Release { datum: named.datum, times: 1 };
                 return self.contacts.send_to_agent(release, out);
@@ -365,18 +372,18 @@ impl Client {
                 holders.iter().for_each(|(node, address)| self.contacts.learn_address(*node, address.clone()));
                 let found = self.names.found.entry(named.datum).or_default();
                 (found.held, found.reported, found.method) = (found.held + 1, found.reported + 1, named.method);
-                self.answer(ask, answer, out);
+                self.answer(request, answer, out);
                 return brought.into_iter().for_each(|datum| self.on_get(now, datum, out));
             }
             (Err(NameError::NotStored { .. }), Some(NameRequest::Put(_))) => {
                 let Err(error) = answer else { unreachable!("matched above") };
-                self.names.requests.remove(CatalogRequest::Request(ask));
-                self.give_up_place(now, ask, &error, out);
-                return self.put_again(ask, error, out);
+                self.names.requests.remove(CatalogRequest::Request(request));
+                self.give_up_place(now, request, &error, out);
+                return self.put_again(request, error, out);
             }
             _ => {}
         }
-        self.answer(ask, answer, out);
+        self.answer(request, answer, out);
     }
 
     // ---- putting
@@ -388,24 +395,24 @@ impl Client {
         }
         let is_by_it =
             |put: &Put| put.stage == PutStage::NotProduced && task.outputs.iter().any(|it| it.datum == put.datum);
-        let asks = self
+        let requests = self
             .names
             .requests_by_number
             .iter()
-            .filter(|(_, ask)| matches!(ask, NameRequest::Put(put) if is_by_it(put)));
-        for ask in asks.map(|(ask, _)| *ask).collect::<Vec<_>>() {
-            self.ask_catalog(ask, out);
+            .filter(|(_, request)| matches!(request, NameRequest::Put(put) if is_by_it(put)));
+        for request in requests.map(|(request, _)| *request).collect::<Vec<_>>() {
+            self.ask_catalog(request, out);
         }
     }
 
     /// Handles the end of the task that sends a datum to its server.
     pub(super) fn publish_ended(&mut self, now: Time, task: TaskId, out: &mut Vec<Effect>) {
-        let Some(ask) = self.names.puts.get(&task).copied() else { return };
+        let Some(request) = self.names.puts.get(&task).copied() else { return };
         let failed = match self.graph.task(task).map(TaskState::status) {
             Some(Status::Failed(error)) => Some(error.clone()),
             _ => None,
         };
-        let put = self.names.put_mut(ask).expect("found above");
+        let put = self.names.put_mut(request).expect("found above");
         let PutStage::Sending { named, server } = put.stage.clone() else { return };
         let Some(error) = failed else {
             put.stage = PutStage::Stored { named, server, since: now };
@@ -419,26 +426,28 @@ impl Client {
         let name = self.contacts.name_of(server);
         match error {
             TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => {
-                self.put_again(ask, NameError::NotStored { name: named.name, server: name, why }, out);
+                self.put_again(request, NameError::NotStored { name: named.name, server: name, why }, out);
             }
-            TaskError::StoreFailed { .. } | TaskError::StoreFull { .. } => self.put_elsewhere(ask, (server, why), out),
-            _ => self.answer(ask, Err(NameError::NotStored { name: named.name, server: name, why }), out),
+            TaskError::StoreFailed { .. } | TaskError::StoreFull { .. } => {
+                self.put_elsewhere(request, (server, why), out)
+            }
+            _ => self.answer(request, Err(NameError::NotStored { name: named.name, server: name, why }), out),
         }
     }
 
     /// Handles a server that cannot store a datum: the catalog names another one at once, or reports that there is
     /// none.
-    fn put_elsewhere(&mut self, ask: u64, refusal: (NodeId, String), out: &mut Vec<Effect>) {
-        if let Some(put) = self.names.put_mut(ask) {
+    fn put_elsewhere(&mut self, request: u64, refusal: (NodeId, String), out: &mut Vec<Effect>) {
+        if let Some(put) = self.names.put_mut(request) {
             put.refused.push(refusal);
         }
-        self.ask_catalog(ask, out);
+        self.ask_catalog(request, out);
     }
 
     /// Handles the catalog's loss of the server to which a copy is being sent. This client may still be connected to
     /// it: the server must stop waiting for the copy.
-    fn give_up_place(&mut self, now: Time, ask: u64, error: &NameError, out: &mut Vec<Effect>) {
-        let Some(put) = self.names.put_mut(ask) else { return };
+    fn give_up_place(&mut self, now: Time, request: u64, error: &NameError, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(request) else { return };
         let PutStage::Sending { server, .. } = std::mem::replace(&mut put.stage, PutStage::Failed) else { return };
         let task = put.task;
         let Some(function) = self.graph.task(task).map(|run| run.task().name().to_string()) else { return };
@@ -447,10 +456,10 @@ impl Client {
     }
 
     /// Retries a put that failed for a temporary reason.
-    fn put_again(&mut self, ask: u64, error: NameError, out: &mut Vec<Effect>) {
-        let Some(put) = self.names.put_mut(ask) else { return };
+    fn put_again(&mut self, request: u64, error: NameError, out: &mut Vec<Effect>) {
+        let Some(put) = self.names.put_mut(request) else { return };
         if put.attempts >= TASK_ATTEMPTS_MAX {
-            return self.answer(ask, Err(error), out);
+            return self.answer(request, Err(error), out);
         }
         put.attempts += 1;
         put.stage = PutStage::Failed;

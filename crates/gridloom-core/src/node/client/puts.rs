@@ -41,11 +41,11 @@ pub(super) enum PutStage {
 
 impl Put {
     /// Returns the request to the catalog. `at` lists the servers that have copies.
-    pub(super) fn message(&self, ask: u64, at: Vec<NodeId>) -> ClientToCatalog {
+    pub(super) fn message(&self, request: u64, at: Vec<NodeId>) -> ClientToCatalog {
         let Put { replaces, replicas, is_durable, method, made_by, tried, .. } = *self;
         let (name, meta, before, refused) = (self.name.clone(), self.meta.clone(), tried, self.refused.clone());
         ClientToCatalog::Put {
-            request: ask,
+            request,
             name,
             meta,
             replaces,

@@ -35,7 +35,7 @@ pub enum CatalogMessage {
     ToServer(CatalogToServer),
 }
 
-/// From a client. The client numbers its requests (`ask`).
+/// From a client. The client numbers its requests (`request`).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ClientToCatalog {
     /// Asks where to put a datum with this description. The catalog replies with `Place`, and with `Answer` once the
@@ -66,7 +66,7 @@ pub enum ClientToCatalog {
     /// The datum that was to be put will not be sent.
     Withdraw { datum: DatumId },
     /// Asks for the current version of a name. With `waits`, the answer is sent as soon as a version exists.
-    Find { ask: u64, name: String, waits: bool },
+    Find { request: u64, name: String, waits: bool },
     /// The client no longer waits for this request.
     CancelRequest { request: u64, name: String },
     /// Asks where copies of a datum are stored. The catalog replies with `Located`.
@@ -87,13 +87,13 @@ impl ClientToCatalog {
     /// Returns the number of the request, if the message has one.
     pub fn request(&self) -> Option<u64> {
         match self {
-            ClientToCatalog::Put { request: request_number, .. }
-            | ClientToCatalog::CheckPut { request: request_number, .. }
-            | ClientToCatalog::Find { ask: request_number, .. }
-            | ClientToCatalog::CancelRequest { request: request_number, .. }
-            | ClientToCatalog::Delete { request: request_number, .. }
-            | ClientToCatalog::List { request: request_number, .. }
-            | ClientToCatalog::Explain { request: request_number, .. } => Some(*request_number),
+            ClientToCatalog::Put { request, .. }
+            | ClientToCatalog::CheckPut { request, .. }
+            | ClientToCatalog::Find { request, .. }
+            | ClientToCatalog::CancelRequest { request, .. }
+            | ClientToCatalog::Delete { request, .. }
+            | ClientToCatalog::List { request, .. }
+            | ClientToCatalog::Explain { request, .. } => Some(*request),
             ClientToCatalog::Withdraw { .. }
             | ClientToCatalog::Locate { .. }
             | ClientToCatalog::Reads { .. }

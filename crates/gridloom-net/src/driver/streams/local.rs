@@ -44,8 +44,8 @@ impl Streams {
         let shake = move || {
             let admitted = accept_local_handshake(&mut stream, receiver.inbox.clone(), credentials, own);
             receiver.inbox.post(Notice::LocalHandshakeEnded);
-            if let Ok((link, dialect, number)) = admitted {
-                Receiver { link, wire_version: dialect, stream: number, ..receiver }.run_local(stream);
+            if let Ok((link, wire_version, number)) = admitted {
+                Receiver { link, wire_version, stream: number, ..receiver }.run_local(stream);
             }
         };
         self.handshakes += 1;

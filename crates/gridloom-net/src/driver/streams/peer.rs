@@ -109,7 +109,7 @@ pub(super) fn accept_local_handshake(
         let stream = closer.try_clone().map_err(|error| error.to_string())?;
         inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
         let answer = answer.recv_timeout(patience).ok().flatten();
-        admitted.set(answer.map(|(link, dialect)| (link, dialect, hello.stream)));
+        admitted.set(answer.map(|(link, wire_version)| (link, wire_version, hello.stream)));
         admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection without a control connection".into())
     };
     let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);

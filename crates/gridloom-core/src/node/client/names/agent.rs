@@ -30,30 +30,30 @@ impl Client {
             return;
         }
         let (mut again, mut unsure) = (Vec::new(), Vec::new());
-        for (ask, question) in &self.names.requests_by_number {
+        for (request, question) in &self.names.requests_by_number {
             let NameRequest::Put(put) = question else { continue };
             match &put.stage {
-                PutStage::Failed => again.push(*ask),
+                PutStage::Failed => again.push(*request),
                 PutStage::Stored { named, server, since } if now.since(*since) >= RECONNECT_NS_MAX => {
                     let why = "the agent has forgotten it".into();
                     let server = self.contacts.name_of(*server);
                     let error = NameError::NotStored { name: named.name.clone(), server, why };
-                    unsure.push((*ask, named.datum, Some(error)));
+                    unsure.push((*request, named.datum, Some(error)));
                 }
                 PutStage::Stored { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {
-                    unsure.push((*ask, named.datum, None));
+                    unsure.push((*request, named.datum, None));
                 }
                 _ => {}
             }
         }
-        again.into_iter().for_each(|ask| self.ask_catalog(ask, out));
-        for (ask, datum, error) in unsure {
+        again.into_iter().for_each(|request| self.ask_catalog(request, out));
+        for (request, datum, error) in unsure {
             match error {
                 Some(error) => {
                     self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum }, out);
-                    self.put_again(ask, error, out);
+                    self.put_again(request, error, out);
                 }
-                None => self.contacts.send_to_agent(ClientToCatalog::CheckPut { request: ask, datum }, out),
+                None => self.contacts.send_to_agent(ClientToCatalog::CheckPut { request, datum }, out),
             }
         }
         for datum in self.names.searched.keys().copied().collect::<Vec<_>>() {
@@ -71,16 +71,16 @@ impl Client {
         for data in found.chunks(SHARED_DATA_PER_MESSAGE) {
             self.contacts.send_to_agent(ClientToCatalog::Reads { data: data.to_vec() }, out);
         }
-        for ask in self.names.requests_by_number.keys().copied().collect::<Vec<_>>() {
-            match &self.names.requests_by_number[&ask] {
+        for request in self.names.requests_by_number.keys().copied().collect::<Vec<_>>() {
+            match &self.names.requests_by_number[&request] {
                 NameRequest::Find { name, is_forgotten: true, .. } => {
                     let unknown = NameError::Unknown { name: name.clone(), near: Vec::new() };
-                    self.answer(ask, Err(unknown), out);
+                    self.answer(request, Err(unknown), out);
                 }
                 // It has a location, or is retried at the next heartbeat.
                 NameRequest::Put(put) if put.stage != PutStage::Asked => {}
-                _ if self.names.requests.is_suspect(CatalogRequest::Request(ask)) => {}
-                _ => self.ask_catalog(ask, out),
+                _ if self.names.requests.is_suspect(CatalogRequest::Request(request)) => {}
+                _ => self.ask_catalog(request, out),
             }
         }
         self.ask_suspects(now, out);
@@ -104,7 +104,7 @@ impl Client {
                 return;
             }
             match asked {
-                CatalogRequest::Request(ask) => self.ask_catalog(ask, out),
+                CatalogRequest::Request(request) => self.ask_catalog(request, out),
                 CatalogRequest::Location(datum) => self.ask_place(datum, out),
             }
             if let Some(token) = self.ping_agent(now, out) {
@@ -117,12 +117,12 @@ impl Client {
     pub(in crate::node::client) fn names_agent_lost(&mut self, now: Time, out: &mut Vec<Effect>) {
         for one in self.names.requests.lose() {
             match one {
-                CatalogRequest::Request(ask) => {
-                    let Some(question) = self.names.requests_by_number.get(&ask).map(NameRequest::text) else {
+                CatalogRequest::Request(request) => {
+                    let Some(question) = self.names.requests_by_number.get(&request).map(NameRequest::text) else {
                         continue;
                     };
                     let error = self.agent_closes(question);
-                    self.answer(ask, Err(error), out);
+                    self.answer(request, Err(error), out);
                 }
                 CatalogRequest::Location(datum) => {
                     self.names.not_sought(datum);
@@ -144,8 +144,8 @@ impl Client {
 
     pub(super) fn fail_requests(&mut self, out: &mut Vec<Effect>) {
         let error = self.no_agent();
-        let asks: Vec<u64> = self.names.requests_by_number.keys().copied().collect();
-        asks.into_iter().for_each(|ask| self.answer(ask, Err(error.clone()), out));
+        let requests: Vec<u64> = self.names.requests_by_number.keys().copied().collect();
+        requests.into_iter().for_each(|request| self.answer(request, Err(error.clone()), out));
     }
 
     // ---- locations of shared data
