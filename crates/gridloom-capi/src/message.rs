@@ -104,7 +104,7 @@ impl OwnedMessage {
     /// Takes it back from C.
     ///
     /// # Safety
-    /// The pointer comes from [`Owned::into_raw`] and has not been taken back yet.
+    /// The pointer comes from [`OwnedMessage::into_raw`] and has not been taken back yet.
     pub(crate) unsafe fn from_raw(message: *mut CMessage) -> Box<OwnedMessage> {
         // SAFETY: promised by the caller; a message is the first field of its owner.
         unsafe { Box::from_raw(message.cast()) }

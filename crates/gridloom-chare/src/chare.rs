@@ -34,7 +34,7 @@ pub trait Chare: Sized + 'static {
         None
     }
 
-    /// Returns the name that a timeline shows for [`Chare::outcome`] with that tag.
+    /// Returns the name that a timeline shows for [`Chare::on_result`] with that tag.
     fn name_of_outcome(&self, tag: u32) -> Cow<'static, str> {
         format!("outcome {tag}").into()
     }

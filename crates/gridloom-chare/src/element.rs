@@ -345,7 +345,7 @@ impl Element {
         std::mem::take(&mut self.core.account.flops)
     }
 
-    /// Makes [`Element::take_ran`] report the entry method of each step from now on, which costs some time per step.
+    /// Makes [`Element::take_entry_method`] report the entry method of each step from now on, which costs some time per step.
     pub fn name_entry_methods(&mut self) {
         self.core.account.name();
     }

@@ -29,7 +29,7 @@ pub(crate) struct LocationTable {
     pub(crate) is_migratable: bool,
     /// Whether each chare exchanges messages with other sites, according to its placement. Empty if the placement does not know.
     at_border: Vec<bool>,
-    /// Location by chare number: an element, or [`HERE`] and a slot.
+    /// Location by chare number: an element, or [`LOCAL`] and a slot.
     places: Vec<u32>,
     /// Number of moves after which each chare was at its known location, by number. Empty until a chare is known to have moved.
     moves: Vec<u32>,

@@ -81,7 +81,7 @@ pub(crate) enum CallbackTarget {
 }
 
 impl Callback {
-    /// Creates a callback to chares, which receive the value in [`crate::Chare::outcome`].
+    /// Creates a callback to chares, which receive the value in [`crate::Chare::on_result`].
     pub fn to<C: ?Sized>(target: Target<C>) -> Callback {
         Callback { goal: CallbackTarget::Chares { array: target.array, to: target.to }, tag: 0, saves: false }
     }

@@ -138,7 +138,7 @@ impl Element {
     }
 
     /// Returns the number of elements for which [`Element::take_part`] saves, if it differs from the current number.
-    /// The owner of the first element then calls [`Element::renew`] instead of [`Element::go_on`].
+    /// The owner of the first element then calls [`Element::renew`] instead of [`Element::resume`].
     pub fn saves_for(&self) -> Option<u32> {
         self.core.checkpoints.resizing.resize_target
     }
@@ -154,7 +154,7 @@ impl Element {
         self.core.checkpoints.resizing.resized_to.is_some()
     }
 
-    /// On the first element, when all have saved: ends all elements with [`Step::Renewed`](super::Step::Renewed).
+    /// On the first element, when all have saved: ends all elements with [`Step::Resized`](super::Step::Resized).
     ///
     /// # Panics
     /// If they have not saved for another number of elements.

@@ -91,7 +91,7 @@ impl Element {
         self.core.call_all_back();
     }
 
-    /// On the first element: returns a checkpoint that all have saved. The owner records it and calls [`Element::go_on`].
+    /// On the first element: returns a checkpoint that all have saved. The owner records it and calls [`Element::resume`].
     pub fn take_complete(&mut self) -> Option<u64> {
         self.core.checkpoints.complete.take()
     }
@@ -147,7 +147,7 @@ impl Element {
     }
 
     /// Restores the chares of this element from the parts of all elements, after all arrays were created. The first
-    /// element then calls [`Element::go_on`].
+    /// element then calls [`Element::resume`].
     ///
     /// # Errors
     /// If the parts were not written by chares of these arrays.

@@ -1,7 +1,7 @@
 //! Binary heaps of keys by slot. A slot's key can be changed or removed.
 //!
-//! **Invariant:** for each slot in a heap, its position in [`Places`] is its index in `entries`. Several heaps can
-//! share one [`Places`] if no slot is in two of them. Equal keys are ordered by serial number: events at the same time
+//! **Invariant:** for each slot in a heap, its position in [`Positions`] is its index in `entries`. Several heaps can
+//! share one [`Positions`] if no slot is in two of them. Equal keys are ordered by serial number: events at the same time
 //! happen in the order in which they were started.
 
 /// The position of each slot in its heap.

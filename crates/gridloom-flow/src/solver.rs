@@ -128,7 +128,7 @@ struct Variable {
     start: u32,
     length: u32,
     solution: u32,
-    /// The full constraint that determined its value, or [`NOBODY`] if its bound did.
+    /// The full constraint that determined its value, or [`NO_BOTTLENECK`] if its bound did.
     bottleneck: u32,
     fixed: bool,
 }

@@ -2,12 +2,12 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`signature`] | the types: arguments and results of a function, and how a server runs it; [`slice`] the part of an array that is sent; `values` the values that a parameter may have; [`uses`] the shared data that a function gets and puts by name |
+//! | [`signature`] | the types: arguments and results of a function, and how a server runs it; [`mod@slice`] the part of an array that is sent; `values` the values that a parameter may have; [`uses`] the shared data that a function gets and puts by name |
 //! | [`expr`] | size and complexity expressions: the tree, its value, its text, its wire format |
 //! | [`check`] | the invariants of a signature, its hash, the parameters that can be inferred from others |
 //! | [`ranks`] | functions that run on several ranks of MPI, as C |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
-//! | [`parse`] | text of the language to definitions; `print` does the reverse |
+//! | [`mod@parse`] | text of the language to definitions; `print` does the reverse |
 //! | [`bind`] | checks of a call against a signature, before anything is sent, and where it runs |
 //! | `prototype` | a call in a C program: which arguments are passed, in which order, as which types |
 //! | [`builder`] | signatures built by a program (the Python interface) |

@@ -4,7 +4,7 @@
 //! The target of several pointers is sent once; pointers into the middle of an array that is sent point there again. Memory that
 //! is the target of pointers of two different types is sent for each. Bytes between fields are sent as they are.
 //!
-//! Memory is read through [`Memory`], so that nothing here is unsafe: a C binding implements it over real addresses, a
+//! Memory is read through [`ProcessMemory`], so that nothing here is unsafe: a C binding implements it over real addresses, a
 //! test over an array.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,21 +66,21 @@ impl MemoryLayout {
         Ok(out)
     }
 
-    /// Same as [`Form::encode`], with the declaration's text, so that a receiver that declares the type differently can report
+    /// Same as [`MemoryLayout::encode`], with the declaration's text, so that a receiver that declares the type differently can report
     /// the differences.
     ///
     /// # Errors
-    /// Those of [`Form::encode`].
+    /// Those of [`MemoryLayout::encode`].
     pub fn encode_described(&self, memory: &dyn ProcessMemory, address: u64) -> Result<Vec<u8>, LayoutError> {
         let mut out = Vec::new();
         self.encode_into(&mut out, memory, address, true)?;
         Ok(out)
     }
 
-    /// Same as [`Form::encode`] or, if `described`, [`Form::encode_described`], into an empty buffer.
+    /// Same as [`MemoryLayout::encode`] or, if `described`, [`MemoryLayout::encode_described`], into an empty buffer.
     ///
     /// # Errors
-    /// Those of [`Form::encode`].
+    /// Those of [`MemoryLayout::encode`].
     pub fn encode_into(
         &self,
         out: &mut Vec<u8>,

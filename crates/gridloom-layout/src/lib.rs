@@ -15,7 +15,7 @@
 //! | [`c_parse`] | C declarations with annotations; `c_types` their types |
 //! | [`abi`] | machines: byte order, sizes, alignments |
 //! | `sizes`, `words` | sizes and offsets on a machine; integers in its memory |
-//! | [`form`] | a message type on a machine: its sizes, and the slots of each type that a pointer leads to |
+//! | [`memory_layout`] | a message type on a machine: its sizes, and the slots of each type that a pointer leads to |
 //! | `slots` | the parts of its memory that must be checked: pointers, unions, … |
 //! | [`header`] | the bytes before the memory |
 //! | `message` | a received message, checked |

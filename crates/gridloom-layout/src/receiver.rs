@@ -133,7 +133,7 @@ impl CheckedMessage<'_> {
     /// If a number does not fit the receiver's type: the field, the number, the type.
     ///
     /// # Panics
-    /// If the length of `memory` is not [`Incoming::size_bytes`], or it would reach beyond the receiver's addresses.
+    /// If the length of `memory` is not [`CheckedMessage::size_bytes`], or it would reach beyond the receiver's addresses.
     pub fn place(&self, memory: &mut [u8], base: u64) -> Result<u64, LayoutError> {
         assert_eq!(memory.len() as u64, self.bytes, "the memory has the size of the message");
         let last = base.checked_add(self.bytes).expect("the memory ends below 2^64");
@@ -149,10 +149,10 @@ impl CheckedMessage<'_> {
         Ok(base + self.root_offset())
     }
 
-    /// Returns the message as one of the receiver's own machine, as [`Form::encode`] would have built it here.
+    /// Returns the message as one of the receiver's own machine, as [`MemoryLayout::encode`] would have built it here.
     ///
     /// # Errors
-    /// Those of [`Incoming::place`].
+    /// Those of [`CheckedMessage::place`].
     pub fn to_native(&self) -> Result<Vec<u8>, LayoutError> {
         let schema = self.own.schema.clone();
         let header = MessageParts {
@@ -184,7 +184,7 @@ impl CheckedMessage<'_> {
     /// [`LAYOUT_DISPLAY_FACTOR`] times as many elements in total and characters of a string.
     ///
     /// # Errors
-    /// Those of [`Incoming::to_graph`].
+    /// Those of [`CheckedMessage::to_graph`].
     pub fn to_graph_of_first(&self, elements: u64) -> Result<Graph, LayoutError> {
         super::value_read::read(&self.message, elements)
     }

@@ -91,11 +91,11 @@ impl<T: Message> MessageCodec<T> {
         self.write(value, None)
     }
 
-    /// Same as [`Typed::encode`], with the declaration's text, so that a receiver that declares the type differently
+    /// Same as [`MessageCodec::encode`], with the declaration's text, so that a receiver that declares the type differently
     /// can report the differences, for this message and for later ones with the same declaration.
     ///
     /// # Errors
-    /// Those of [`Typed::encode`].
+    /// Those of [`MessageCodec::encode`].
     pub fn encode_described(&self, value: &T) -> Result<Vec<u8>, LayoutError> {
         self.write(value, self.schema().description().as_deref())
     }

@@ -14,7 +14,7 @@
 //! members map it. The shortest groups get the plan of `heft`, evaluated once.
 //!
 //! **Avoiding transfers.** The figures of real groups are estimates. So among the plans that end within `slack` of the earliest
-//! end found, the one that moves the fewest bytes is taken: it is as good, and safer ([`tidy`]). Recorded workflows have exact
+//! end found, the one that moves the fewest bytes is taken: it is as good, and safer ([`fewest_bytes`]). Recorded workflows have exact
 //! figures ([`Problem::has_exact_figures`]): for them only the end counts.
 //!
 //! **Large groups.** Above [`MEMBERS_TASKS_MAX`] tasks ([`JUDGED_TASKS_MAX`] with contention), only `heft` makes an initial

@@ -1,7 +1,7 @@
 //! Shared by the improvers. They convert the plan that they start from to a line (servers and order of tasks), evaluate
 //! lines, and convert the final line to a plan.
 //!
-//! Lines are evaluated by [`super::pairs::Pass`] if it can represent the problem, else by building a new [`Schedule`], which
+//! Lines are evaluated by [`super::pairs::PairsEvaluator`] if it can represent the problem, else by building a new [`Schedule`], which
 //! takes some ten times as long. Both ignore contention.
 
 use super::pairs::{Evaluate, Line, PairsEvaluator};

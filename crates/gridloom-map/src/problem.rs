@@ -384,7 +384,7 @@ impl Problem {
         Problem { has_contention: false, ..self }
     }
 
-    /// True if a place forwards a datum while it receives it: a large one that [may be forwarded](Self::may_pass_on).
+    /// True if a place forwards a datum while it receives it: a large one that [may be forwarded](Self::may_forward).
     pub fn forwards_while_receiving(&self, datum: usize, place: usize) -> bool {
         PARTS.is_forwarded_early(self.data()[datum].size_bytes) && self.may_forward(datum, place)
     }

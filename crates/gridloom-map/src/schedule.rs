@@ -14,7 +14,7 @@
 //!
 //! Not modelled: sharing of links ([`super::contention`] evaluates that), and stores that fill up over a plan.
 //!
-//! A stateless server ([`Problem::is_plain`]) has neither copies that stay nor links to servers. Every call there gets all its
+//! A stateless server ([`Problem::is_stateless`]) has neither copies that stay nor links to servers. Every call there gets all its
 //! inputs from the client and sends all its outputs back. A schedule of plain GridRPC ([`Schedule::plain`]) treats all servers
 //! as stateless.
 

@@ -1,7 +1,7 @@
 //! The structure of a platform, zone by zone, for code that prints or draws it.
 //!
 //! An [`Outline`] has the members of a zone and how they are joined, as given in the file. [`Platform::route`] returns routes
-//! between any two hosts. A route that leads back through the same links is one [`OutlineLink`].
+//! between any two hosts. A route that leads back through the same links is one [`OutlineRoute`].
 //!
 //! **Invariant:** an outline is linear in the size of the file (a fat tree: in its cables), never in pairs of hosts.
 

@@ -39,7 +39,7 @@ impl Platform {
         &self.hosts
     }
 
-    /// All links; a [`LinkId`] is an index into the slice. Link 0 is [`LOOPBACK`].
+    /// All links; a [`LinkId`] is an index into the slice. Link 0 is [`LOOPBACK`](crate::element::LOOPBACK).
     pub fn links(&self) -> &[Link] {
         &self.links
     }

@@ -15,8 +15,8 @@
 //! | [`forwarder`] | the thread that connects the two |
 //! | [`enclosure`], [`init`] | the box's processes; nothing outlives the tool |
 //! | [`profiles`], [`processors`] | changes by the platform's profiles; whether the machine's processors were the limit |
-//! | [`ending`], [`signals`] | interrupts and requests to end |
-//! | [`fleet`], [`telling`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
+//! | [`shutdown`], [`signals`] | interrupts and requests to end |
+//! | [`fleet`], [`run_output`] | the processes of a deployment: starts, kill times, ends, signals; also those of `gridloom deploy` |
 //! | [`tool`], [`control`], [`folder`] | start, control and find a testbed |
 //! | [`check`], [`probe`], [`capacity`] | how accurate it is, and the capacity of this machine |
 //!

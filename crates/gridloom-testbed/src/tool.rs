@@ -34,7 +34,7 @@ pub struct CleanupProcess {
 
 impl CleanupProcess {
     /// Starts the keeper of a testbed of this name, before anything is created that would have to be removed.
-    /// `command` becomes the keeper ([`enclosure::keep`]); the name and the number of the channel's descriptor are
+    /// `command` becomes the keeper ([`enclosure::run_keeper`]); the name and the number of the channel's descriptor are
     /// appended as its last arguments.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Testbed {
         Err(Error::Usage("the testbed did not start; see its message above".into()))
     }
 
-    /// Returns its folder, for [`control::ask`].
+    /// Returns its folder, for [`control::request`].
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
     }

@@ -52,7 +52,7 @@ pub(crate) trait Backend: Send + Sync {
     fn commands(&self, commands: Vec<Command>);
 
     /// Passes `take` the queue of events, immediately and then whenever there are new ones, until it returns `true`. It
-    /// removes the events that it has processed, and must not call the backend except for [`Backend::forget`].
+    /// removes the events that it has processed, and must not call the backend except for [`Backend::remove`].
     ///
     /// # Errors
     /// [`Error::TimedOut`] at the limit, which is virtual time in a simulation; also if no event can arrive any more.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`function`] | functions of the grid: checks calls, and makes plain ones |
 //! | [`arg`], [`args`] | an argument; tuples and arrays of arguments |
-//! | [`file`], [`memory`] | files as arguments; checks that an argument can be copied |
+//! | [`mod@file`], [`memory`] | files as arguments; checks that an argument can be copied |
 //! | [`pending`] | plain calls in progress |
 //! | [`handle`], [`placed`], [`view`] | results; their copies on servers; results read with another description |
 //! | [`results`] | the results of a call |

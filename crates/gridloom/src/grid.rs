@@ -204,7 +204,7 @@ impl Grid {
 /// Calls in progress.
 impl Grid {
     /// Waits until `look` returns a result. It is called immediately, and then after every event. Its argument are the
-    /// noted ends ([`Pending::note_end`](crate::Pending::note_end)) that were not reported yet: each is reported once,
+    /// noted ends ([`PendingCall::note_end`](crate::PendingCall::note_end)) that were not reported yet: each is reported once,
     /// to the first thread that looks. It runs under the session's lock, so it must not call or drop anything of the
     /// session.
     ///

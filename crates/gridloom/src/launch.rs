@@ -8,7 +8,7 @@
 //! | [`planning`] | requests for plans |
 //! | [`batch`] | launches recorded calls, with those whose results they read |
 //! | [`sizing`] | how many bodies of a loop are mapped together |
-//! | [`run`] | runs mapped calls |
+//! | [`mod@run`] | runs mapped calls |
 
 mod batch;
 mod groups;

@@ -1,7 +1,7 @@
 //! Handles of functions and of objects, and how C passes the arguments of calls through them.
 //!
 //! The program's memory contains a handle's number, and the table here maps it to the function or object. `calls.c`
-//! reads a `va_list` into [`Slot`]s by the handle's [`ReadingPlan`]; both use the numbers of [`Read`] from `calls.h`.
+//! reads a `va_list` into [`Slot`]s by the handle's [`ReadingPlan`]; both use the numbers of [`ReadKind`] from `calls.h`.
 //!
 //! **Invariant:** a number is used once in a process's life, so that a handle that has ended, or that belongs to an
 //! earlier session, is invalid.
@@ -251,7 +251,7 @@ impl Slot {
 /// How the arguments of calls of a function are read.
 #[derive(Debug)]
 pub(super) struct ReadingPlan {
-    /// One [`Read`] for each argument: the parameters in order, then the callbacks.
+    /// One [`ReadKind`] for each argument: the parameters in order, then the callbacks.
     pub(super) reads: Vec<u8>,
 }
 

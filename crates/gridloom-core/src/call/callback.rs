@@ -27,7 +27,7 @@ pub type CallbackAnswer = Result<Vec<(Meta, Vec<u8>)>, String>;
 ///    begins; then another worker starts it.
 /// 2. *Callback.* While a task waits for the answer to a callback, other tasks may run. The task continues when it is
 ///    given the program's answer. An answer to a task that has ended has no effect.
-/// 3. *End.* A started task ends exactly once, by [`Halt::Ended`]. Its results are stored before that is reported. A
+/// 3. *End.* A started task ends exactly once, by [`WorkerEvent::Ended`]. Its results are stored before that is reported. A
 ///    task that is stopped ends as cancelled.
 /// 4. *Death.* A worker may die at any time without affecting others. The task that it was running fails as crashed,
 ///    the tasks queued behind it are moved to other workers, and an object that lived in it is lost.

@@ -10,9 +10,9 @@
 //! task runs first. A waiting task that occupies the room needed by the very tasks it waits for is put back behind
 //! them.
 //!
-//! A method of an object waits for its turn ([`lines`]) like for an input. A running task that has called back its
+//! A method of an object waits for its turn ([`method_queues`]) like for an input. A running task that has called back its
 //! program is *asking* until the answer arrives. It leaves its slot to others, for at most as many tasks as there are
-//! slots, because the program may need the slot for its answer. A *gang* ([`CallOptions::gang`](crate::graph::Terms::gang))
+//! slots, because the program may need the slot for its answer. A *gang* ([`CallOptions::gang`](crate::graph::CallOptions::gang))
 //! takes several slots at once and keeps them until it ends. While it is the earliest ready task and too few slots are
 //! free, nothing behind it starts. So it has either all its slots or none. A task that only stores copies here
 //! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.

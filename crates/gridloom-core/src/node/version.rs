@@ -1,7 +1,7 @@
 //! Versions of the protocol: which ones this build speaks, and how they differ. No other file states a difference.
 //!
 //! Two nodes speak the highest version that both speak. Messages are encoded by postcard: fields by position, variants by number. Therefore
-//! - a *field* is added at the end of its struct, with `#[serde(default)]`, and is listed in [`unknown_to`]. It is not sent to an older peer,
+//! - a *field* is added at the end of its struct, with `#[serde(default)]`, and is listed in [`fields_unknown_to`]. It is not sent to an older peer,
 //!   and has its default in messages from one. A variant with fields of its own gets a struct around them first, which changes no byte;
 //! - a *variant* is added at the end of its enum. A machine sends it only to peers whose `PeerUp` states a version that has it;
 //! - nothing is removed, renumbered or given another type or meaning while a version that has it is spoken.

@@ -60,7 +60,7 @@ impl AffectedConstraints {
         }
     }
 
-    /// Removes a user added by [`AffectedConstraints::enter`].
+    /// Removes a user added by [`AffectedConstraints::add_user`].
     pub(super) fn remove_user(&mut self, this: u32, elements: &[Element], share: f64) {
         for element in elements.iter().filter(|element| element.constraint != this) {
             let at = self.find(element.constraint).expect("a limited user is in the bundle");

@@ -74,7 +74,7 @@ impl Levels {
 /// The level at which each constraint is full; infinite if it is not full.
 #[derive(Clone, Debug)]
 pub(super) struct FullLevels {
-    /// Levels at the constraint's index plus one, so that [`super::NOBODY`] (0 - 1) maps to the first entry: no limit.
+    /// Levels at the constraint's index plus one, so that [`super::NO_BOTTLENECK`] (0 - 1) maps to the first entry: no limit.
     levels: Vec<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! Checks a call against its signature where it runs. The server does not trust its peers: native code reads and
 //! writes as many elements as the sizes say, whatever was sent.
 //!
-//! Unlike [`super::bind`], nothing is inferred or converted. Memory order and byte order are free: the worker that runs the
+//! Unlike [`crate::bind`], nothing is inferred or converted. Memory order and byte order are free: the worker that runs the
 //! call converts them. Values that are not known yet, because the datum has not arrived, are not checked: the server checks
 //! what a task states, the worker checks everything.
 

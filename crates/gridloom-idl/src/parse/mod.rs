@@ -17,7 +17,7 @@
 //! ```
 //!
 //! `Module` and `FortranFormat` apply to the definitions after them. Nothing is compiled here: functions to compile are in
-//! [`Build`]. `Backend "BLACS"` is rejected by name.
+//! [`Build`](crate::Build). `Backend "BLACS"` is rejected by name.
 //!
 //! **Invariants:** no input makes it panic, and its recursion is bounded; what it returns passes
 //! [`Signature::check`](crate::Signature::check).

@@ -2,7 +2,7 @@
 //!
 //! The estimate treats a NIC, a link, or a bottleneck that several links share as a queue that serves one copy after another
 //! at full rate. A copy ends when the slowest of the resources that it crosses has served it. Real copies share bandwidth, as
-//! [`super::Judge`] models. The estimate still shows the effects that decide the choice of a server or source: a busy NIC, a
+//! [`super::ContentionEvaluator`] models. The estimate still shows the effects that decide the choice of a server or source: a busy NIC, a
 //! datum that is already elsewhere, a narrow link, a server that forwards data while it is still receiving them.
 
 use std::collections::BTreeMap;

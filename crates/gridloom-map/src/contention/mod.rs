@@ -15,7 +15,7 @@
 //! **Copies.** A datum is copied to a place at most once, for one of three reasons: a task there reads it, a copy from there
 //! is made, or the place is the client and the datum is wanted. The copy starts as soon as its source has the datum. In real
 //! groups it waits for earlier copies between the same two places ([`sharing`]). Only a complete copy can be read. To a
-//! stateless server ([`Problem::is_plain`]) the client sends each input for each task as soon as it has it, and it receives
+//! stateless server ([`Problem::is_stateless`]) the client sends each input for each task as soon as it has it, and it receives
 //! each output; the server keeps nothing.
 //!
 //! **Forwarding.** A server forwards a complete copy. In real groups it forwards a large one while it receives it: the next
@@ -23,7 +23,7 @@
 //! behind a slower one, first takes its full share of the resources that it crosses and then waits, as in the simulator.
 //!
 //! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. If tasks
-//! are known to disturb one another, each is slowed down by the tasks that run beside it ([`side_by_side`]).
+//! are known to disturb one another, each is slowed down by the tasks that run beside it ([`concurrent_tasks`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice. No task starts before its inputs are there. A place
 //! that has a datum is sent no copy of it.

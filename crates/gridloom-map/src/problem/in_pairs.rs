@@ -1,7 +1,7 @@
 //! A simplified problem: one datum for each pair of tasks, direct links, no contention.
 //!
 //! Data shared by two tasks are sent from one to the other separately, even if other tasks read them too. Servers that cannot
-//! talk have a link as slow as the route through the client. So [`crate::pairs::Pass`], which is fast, can evaluate it. The
+//! talk have a link as slow as the route through the client. So [`crate::pairs::PairsEvaluator`], which is fast, can evaluate it. The
 //! simplification ignores that data stay where they were sent and that copies share links: the judge of the resulting plan
 //! accounts for that.
 

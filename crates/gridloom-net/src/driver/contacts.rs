@@ -3,7 +3,7 @@
 //! **Guarantees** (of the world's contract): `PeerUp` is emitted before the first message of a peer, `PeerLost` after
 //! the last; a dial ends exactly once; whatever a peer sends, known or not, at worst its own connection is closed.
 //!
-//! This module knows neither the state machine nor bulk data. It reports [`News`], which the node's core takes and forwards.
+//! This module knows neither the state machine nor bulk data. It reports [`ConnectionUpdate`], which the node's core takes and forwards.
 
 mod dialling;
 mod handshakes;
@@ -280,7 +280,7 @@ impl Connections {
         event.is_readable() || event.is_read_closed() || event.is_error()
     }
 
-    /// Reads once and hands out the received bytes; the caller returns them with [`Contacts::put_back`].
+    /// Reads once and hands out the received bytes; the caller returns them with [`Connections::put_back`].
     pub(super) fn read(&mut self, token: usize) -> Option<(io::Result<ReadOutcome>, ReceiveBuffer)> {
         let channel = &mut self.connections.get_mut(&token)?.channel;
         Some((channel.fill(&mut self.buffers), std::mem::take(&mut channel.inbound)))

@@ -1,6 +1,6 @@
 //! Bulk data as the event loop sees them: streams that open and end, data that arrived or failed; never the bytes.
 //!
-//! This module knows neither the state machine nor the control connections. It reports [`News`], which the node's core
+//! This module knows neither the state machine nor the control connections. It reports [`StreamUpdate`], which the node's core
 //! takes and forwards.
 //!
 //! **Invariant:** notices of a thread that belongs to an earlier connection to a peer have no effect ([`Link`]).

@@ -72,7 +72,7 @@ pub enum JobEvent {
         /// Run time of the function in nanoseconds.
         run_ns: u64,
     },
-    /// A started task calls its program back and waits for [`super::Jobs::answer`].
+    /// A started task calls its program back and waits for [`super::Jobs::reply`].
     CallsBack(Callback),
     /// Output of a started task.
     Output(TaskOutput),

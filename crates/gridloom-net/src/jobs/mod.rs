@@ -16,10 +16,10 @@
 //! the tasks queued behind it go to another worker. Results are in the store before their event is visible.
 //!
 //! **Not done here.** This module has no threads and never waits: the caller polls the descriptors of
-//! [`Jobs::take_registrations`], calls [`Jobs::ready`] for each event (level-triggered), and calls [`Jobs::flush`]
+//! [`Jobs::take_registrations`], calls [`Jobs::on_ready`] for each event (level-triggered), and calls [`Jobs::flush`]
 //! before it waits again. Call everything from a thread that lives as long as the server: the kernel ends the workers
 //! with the thread that started them. The `pool` manages the processes; the contract of a worker is documented at
-//! [`gridloom_core::call::Halt`].
+//! [`gridloom_core::call::WorkerEvent`].
 
 mod after_death;
 pub mod blocking;
@@ -343,7 +343,7 @@ impl Jobs {
         Ok(token)
     }
 
-    /// Checks whether a worker has ended. [`disposition`] decides what happens to its tasks.
+    /// Checks whether a worker has ended. [`after_death::disposition`] decides what happens to its tasks.
     fn handle_worker_end(&mut self, token: WorkerToken, closed: bool) {
         let Some((mut link, death)) = self.pool.reap(token, closed) else { return };
         self.slots.iter_mut().flatten().filter(|slot| **slot == Some(token)).for_each(|slot| *slot = None);

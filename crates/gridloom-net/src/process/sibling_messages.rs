@@ -82,7 +82,7 @@ impl NetProcess {
         Ok(())
     }
 
-    /// Like [`NetProcess::hand_over`], once there is room.
+    /// Like [`NetProcess::send_to_sibling`], once there is room.
     pub(super) fn send_to_sibling_blocking(
         &mut self,
         peer: PeerId,

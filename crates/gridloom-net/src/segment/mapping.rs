@@ -148,7 +148,7 @@ impl SharedWords {
     }
 }
 
-/// Creates a memory file that can neither shrink nor grow, as [`Pool::adopt`] requires.
+/// Creates a memory file that can neither shrink nor grow, as [`Pool::adopt`](super::pool::Pool::adopt) requires.
 ///
 /// # Errors
 /// If the system is out of memory or file descriptors.

@@ -6,7 +6,7 @@
 //! mapped privately, so that a program may write to its own view of it.
 //!
 //! **Invariants.** The memory of a live [`Segment`] that was handed out is not written through this module
-//! ([`Filling`] hands it out when it is full). A file is sealed against shrinking before it is mapped, so a read never
+//! ([`PartialFill`] hands it out when it is full). A file is sealed against shrinking before it is mapped, so a read never
 //! goes beyond its end. A file's key ([`Segment::key`]) is never reused within the process, and stays the same when
 //! the memory is reused: caches of mappings by key therefore stay warm, too.
 //!
@@ -158,7 +158,7 @@ impl Segment {
         &self.memory().mapping.bytes()[..self.len as usize]
     }
 
-    /// Returns a range of its bytes. Other bytes may be written meanwhile ([`Filling`]).
+    /// Returns a range of its bytes. Other bytes may be written meanwhile ([`PartialFill`]).
     ///
     /// # Panics
     /// If the range exceeds the segment.

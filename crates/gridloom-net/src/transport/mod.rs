@@ -16,7 +16,7 @@
 //!
 //! **Bulk transfers end with a report.** Each ordered pair of nodes numbers what it sends. The receiver acknowledges
 //! on the control connection from time to time, and reports when a bulk connection ends; the sender then names the
-//! data that it had sent there and that were not received ([`Aside::Broken`]). A datum whose transfer breaks off is
+//! data that it had sent there and that were not received ([`WorldMessage::Broken`]). A datum whose transfer breaks off is
 //! therefore always reported, by one side, exactly once.
 
 pub mod bulk;

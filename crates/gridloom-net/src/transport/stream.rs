@@ -87,7 +87,7 @@ impl Stream {
     /// Connects over the unix socket of this address.
     ///
     /// # Errors
-    /// As [`HostSockets::connect_near`].
+    /// As [`HostSockets::connect_control`].
     pub fn connect_near(address: SocketAddr, near: &HostSockets) -> io::Result<Stream> {
         near.connect_control(address).map(Stream::Unix)
     }

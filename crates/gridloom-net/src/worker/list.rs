@@ -2,7 +2,7 @@
 //! which the function may set if they are results. Also single open files.
 //!
 //! The string that a function leaves in an item is either allocated by `malloc`, and freed here, or it is a literal, a
-//! library variable or one of the inputs, which are not freed ([`Ours`]).
+//! library variable or one of the inputs, which are not freed ([`ForeignMemory`]).
 
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The worker's side: a process that runs functions for a server, so that a crash affects nothing else.
 //!
-//! [`serve`] is the main loop of every kind of worker. An implementation of [`Functions`] defines how functions run:
+//! [`fn@serve`] is the main loop of every kind of worker. An implementation of [`Functions`] defines how functions run:
 //! [`native`] calls symbols of shared libraries, the Python package calls Python functions.
 
 mod call_back;

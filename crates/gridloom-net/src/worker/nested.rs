@@ -1,5 +1,5 @@
 //! What a running call reports to its server: that it waits for calls that it makes itself, through a session that it
-//! opens in its worker, and output for its program ([`print`], [`progress`]).
+//! opens in its worker, and output for its program ([`fn@print`], [`progress`]).
 //!
 //! A session queries here how deeply its calls are nested, and reports when one of its threads waits. The worker
 //! notifies its server, which gives the slot to another task meanwhile: the calls that the function waits for may need
@@ -98,7 +98,7 @@ pub fn print(is_error: bool, text: &str) -> bool {
     !is_forked() && print_of(serial(), is_error, text)
 }
 
-/// Like [`print`], for this call. Returns false if the call has ended.
+/// Like [`fn@print`], for this call. Returns false if the call has ended.
 pub(super) fn print_of(call: Option<u64>, is_error: bool, text: &str) -> bool {
     let mut worker = worker();
     let running = worker.call.as_mut().filter(|running| Some(running.serial) == call);

@@ -15,7 +15,7 @@
 //! **Guarantee:** no process that the worker has started for a gang outlives its call. The processes are in the
 //! worker's process group, which the server kills if the call is cancelled, its client is lost, or the worker dies. If
 //! the server dies with its workers, the kernel kills the processes that the worker has started. Orphans of a process
-//! end with the call, too, within the limits described at [`strays`].
+//! end with the call, too, within the limits described at [`orphans`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -9,7 +9,7 @@
 //! A filter changes a message's bytes or its times: when it leaves and when it is due. The owner of a chain offers a
 //! message to the connection at the time that the chain returns, and delivers a received one when it is due. So a
 //! filter knows no clock and no connection, and works the same for a socket, shared memory and a simulated link.
-//! Between sites of a grid there are byte streams instead of messages, where filters only compute times ([`Times`]).
+//! Between sites of a grid there are byte streams instead of messages, where filters only compute times ([`FilterTimes`]).
 //!
 //! **Invariants:** the bytes received are the bytes sent. Messages keep their order. Without a filter a message is not
 //! touched. **Does not do:** urgent messages, and a connection's own traffic (its probes, its end).

@@ -6,7 +6,7 @@
 //!
 //! On a link with a long latency a connection has no more bytes in flight than its buffers hold, and stalls after a
 //! loss. The filter itself changes nothing. The owner of a chain opens as many connections as
-//! [`Chain::connections`](super::Chain::connections) returns, and numbers their messages by [`StripeSequencer`].
+//! [`FilterChain::connections`](super::FilterChain::connections) returns, and numbers their messages by [`StripeSequencer`].
 //!
 //! **Promise:** messages are delivered once each, in the order in which they were numbered, from whichever connection
 //! they arrive on. **Limit:** none here. A message of 1 GiB may still be in transfer when all later ones have arrived,

@@ -5,7 +5,7 @@ use std::fmt;
 use gridloom_base::Time;
 use gridloom_base::time::ns_to_seconds;
 
-/// The kinds of faults. To add one, add a variant here, a line in [`Kind::ALL`], and its effect in [`Simulation::strike`].
+/// The kinds of faults. To add one, add a variant here, a line in [`Kind::ALL`], and its effect in [`Simulation::apply_fault`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Kind {

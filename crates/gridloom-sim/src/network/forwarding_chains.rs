@@ -1,4 +1,4 @@
-//! Handles forwarded data ([`super::passing`]) that arrive, or break off, at the server that forwards them.
+//! Handles forwarded data ([`super::forwarding`]) that arrive, or break off, at the server that forwards them.
 
 use gridloom_base::{DatumId, NodeId};
 

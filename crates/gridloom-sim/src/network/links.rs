@@ -5,7 +5,7 @@
 //! not share bandwidth with flows or with frames of other pairs. Bulk cargo is a flow with the latency of its route.
 //! In each direction of a connection, one such flow follows another; only data that are forwarded while being received
 //! flow concurrently. Cargo that has waited for other cargo follows it without a gap, because the route's latency
-//! passes while it waits. For data that are forwarded while being received, see [`super::passing`].
+//! passes while it waits. For data that are forwarded while being received, see [`super::forwarding`].
 //!
 //! **Invariants.** An end exists from the node's `PeerUp` to its `PeerLost` (or until it hangs up itself). Both ends
 //! of a connection have its number, so that traffic of an older connection is recognised and dropped.

@@ -1,6 +1,6 @@
 //! Replays a scenario: computes when given transfers and executions end on given hosts, links and routes.
 //!
-//! [`scenario`] reads and checks the file, and [`run`] advances time. A scenario only uses the models of
+//! [`scenario`] reads and checks the file, and [`mod@run`] advances time. A scenario only uses the models of
 //! `gridloom_flow`: no agent, server or mapper is involved.
 //!
 //! ```

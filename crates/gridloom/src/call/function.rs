@@ -167,7 +167,7 @@ impl Function {
     }
 
     /// Returns the function with calls that repeat an earlier plain call of this session, given by the serial of its
-    /// [`Pending::task`]. They may put the same data under the same names again. Every repetition refers to the first
+    /// [`PendingCall::task`]. They may put the same data under the same names again. Every repetition refers to the first
     /// call.
     pub fn repeating(self, first_serial: u64) -> Function {
         Function { repeats: Some(first_serial), ..self }

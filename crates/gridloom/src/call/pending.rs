@@ -142,7 +142,7 @@ impl PendingCall {
         Ok(Results::new(&self.signature, values))
     }
 
-    /// Requests its cancellation; [`Pending::wait`] then returns [`gridloom_base::TaskError::Cancelled`].
+    /// Requests its cancellation; [`PendingCall::wait`] then returns [`gridloom_base::TaskError::Cancelled`].
     pub fn cancel(&self) {
         self.session.command(Command::Cancel { tasks: vec![self.task] });
     }
@@ -169,7 +169,7 @@ impl Watch {
         self.session.wait(limit, |state| state.calls.has_ended(self.task).then_some(()))
     }
 
-    /// Requests the call's cancellation like [`Pending::cancel`], unless it has ended.
+    /// Requests the call's cancellation like [`PendingCall::cancel`], unless it has ended.
     pub fn cancel(&self) {
         if !self.is_done() {
             self.session.command(Command::Cancel { tasks: vec![self.task] });

@@ -40,7 +40,7 @@ impl Handle {
     }
 
     /// Copies the value to a server as soon as it is made. With `is_kept` the copy stays there until the last handle is
-    /// dropped or the copy is released ([`Handle::give_up`]), otherwise only as long as there is room. Calls that run
+    /// dropped or the copy is released ([`Handle::release_copy`]), otherwise only as long as there is room. Calls that run
     /// there then need no transfer.
     ///
     /// # Errors

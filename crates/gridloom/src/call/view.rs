@@ -3,7 +3,7 @@
 use gridloom_base::Meta;
 use gridloom_idl::{ArrayOrder, Signature};
 
-/// See [`Function::gives_as`](crate::Function::gives_as).
+/// See [`Function::can_be_read_as`](crate::Function::can_be_read_as).
 pub(crate) fn gives_as(signature: &Signature, made: &Meta, wanted: &Meta) -> bool {
     let (Meta::Array { dtype, shape, .. }, Meta::Array { dtype: other_dtype, shape: other_shape, .. }) = (made, wanted)
     else {

@@ -3,7 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | here | [`Graph`]: inputs by size, calls by function and arguments; independent of a grid |
-//! | [`file`] | its file format |
+//! | [`mod@file`] | its file format |
 //! | [`resolve`] | resolves a graph with the signatures of a grid, into the group to map |
 //! | [`matching`] | matches actual calls with the declared ones, and notes [`Difference`](crate::Difference)s |
 //!

@@ -148,7 +148,7 @@ impl Group {
     /// ([`Grid::regrouped`](crate::Grid::regrouped)). For a declared group, notes which calls are missing.
     ///
     /// # Errors
-    /// [`Error::Differs`] if calls of a strict declared group are missing; also as for
+    /// [`Error::DiffersFromDeclared`] if calls of a strict declared group are missing; also as for
     /// [`Group::launch`].
     pub fn finish(&self) -> Result<(), Error> {
         let missing = self.matching(|matching| matching.end().into_iter().next().filter(|_| matching.is_strict));

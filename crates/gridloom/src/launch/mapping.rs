@@ -32,7 +32,7 @@ enum Method {
 }
 
 impl Mapping {
-    /// Uses a custom heuristic: a closure from the [`Problem`](gridloom_map::Problem) to a plan, or a type that
+    /// Uses a custom heuristic: a closure from the [`Problem`] to a plan, or a type that
     /// implements [`Heuristic`]. It runs in the client, when the group is launched, for at most [`MAP_TIMEOUT`]
     /// ([`Mapping::map_timeout`] sets another limit); other threads can launch groups meanwhile. It cannot launch groups of the
     /// session for which it maps. Its plan is checked: one that cannot be run is an error with `name`, and no other heuristic is
@@ -74,7 +74,7 @@ impl Mapping {
         matches!(self.0, Method::Own { .. })
     }
 
-    /// Like [`Mapping::by`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
+    /// Like [`Mapping::to_send`], but with a heuristic instead of a plan: for a call that a plan does not contain, and for
     /// the remaining calls of a group.
     pub(crate) fn remap_by(&self, session: &Session, group: &graph::Group) -> Result<MappingMethod, Error> {
         match &self.0 {

@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`file`] | the format of saved plans |
+//! | [`mod@file`] | the format of saved plans |
 //! | [`record`] | a plan, its tasks and transfers |
 //! | [`text`] | a plan as text |
 //! | [`gantt`] | a plan as a drawing |

@@ -1,7 +1,7 @@
 //! Processes that exchange typed messages: the same code on real machines and in simulation.
 //!
 //! A message is a Rust type with `#[derive(gridloom::Message)]`, and a C struct or a Python dataclass in those
-//! languages. A program names the functions of its processes and calls [`run`]. `gridloom simulate -p PLATFORM -d
+//! languages. A program names the functions of its processes and calls [`fn@run`]. `gridloom simulate -p PLATFORM -d
 //! DEPLOYMENT -- PROGRAM` runs all processes of the deployment in one operating-system process, in virtual time;
 //! `gridloom deploy -d DEPLOYMENT -- PROGRAM` starts the program once for each of them, for real.
 //!

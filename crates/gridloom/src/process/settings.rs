@@ -37,7 +37,7 @@ fn with_settings<R>(call: impl FnOnce(&mut Settings) -> R) -> R {
 /// Reads the configuration: the words `--set NAME=VALUE`, `--config FILE` and `--log LEVELS` up to a `--`, the
 /// environment, and the file that either of them names. Returns the other words, which are the program's own.
 ///
-/// [`run`](super::run) does this with the program's command line, unless it was done before.
+/// [`run`](fn@super::run) does this with the program's command line, unless it was done before.
 ///
 /// # Errors
 /// If one of the options lacks its value, the file cannot be read, or a log level is unknown.

@@ -1,10 +1,10 @@
-//! Trace of a simulation, or of a real run of processing elements ([`elements`]). The trace of a simulation is written
+//! Trace of a simulation, or of a real run of processing elements. The trace of a simulation is written
 //! to a file while it runs. Viewers read it: Chrome's format ([`chrome`]; Perfetto and `chrome://tracing` show it), or
 //! Paje's ([`paje`]) if the file name ends in `.paje`.
 //!
 //! A host is a group of tracks. Each process has one track for its states and one for its messages. A server has one
 //! for each slot and one for the data that it sends and receives. A link is a group too, with as many tracks as the
-//! most transfers that ever shared it. A message is an arrow with its values, decoded into fields ([`meaning`]).
+//! most transfers that ever shared it. A message is an arrow with its values, decoded into fields ([`decode`]).
 //!
 //! **Invariant:** memory holds only what has a track, and activities in progress; never finished ones.
 

@@ -1,4 +1,4 @@
-//! Shared data as in OmniStorage (`omst.h`). In a function, the worker's library does the work ([`super::super::hosted`]).
+//! Shared data as in OmniStorage (`omst.h`). In a function, the worker's library does the work ([`super::super::worker_functions`]).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};

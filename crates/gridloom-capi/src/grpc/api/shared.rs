@@ -1,4 +1,4 @@
-//! Shared data (`grpc_shared.h`). In a function, the worker's library does the work ([`super::super::hosted`]).
+//! Shared data (`grpc_shared.h`). In a function, the worker's library does the work ([`super::super::worker_functions`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Non-blocking puts, gets and waits of shared data (`grpc_shared.h`). In a function, the worker's library does the
-//! work ([`super::super::hosted`]).
+//! work ([`super::super::worker_functions`]).
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -125,7 +125,7 @@ impl SecondRun {
     /// Starts a call, and returns the session's id.
     ///
     /// # Safety
-    /// As for [`Run::call`].
+    /// As for [`SecondRun::call`].
     pub(super) unsafe fn begin(&mut self, opened: &Call, survey: CallSurvey<'_>) -> Outcome<c_int> {
         let origin = opened.origin();
         // SAFETY: promised by the caller.

@@ -156,7 +156,7 @@ pub(super) fn keeps_handle(number: u64) -> bool {
 /// Starts a call in a block, and returns the session's id.
 ///
 /// # Safety
-/// As for [`run`], until the block has ended.
+/// As for [`call`], until the block has ended.
 pub(super) unsafe fn begin(opened: &Call, survey: CallSurvey<'_>) -> Outcome<c_int> {
     in_block(|block| match &mut block.stage {
         Stage::Discovering(discovery) => {

@@ -43,7 +43,7 @@ pub(crate) unsafe fn fetch_parts(
 /// Records that a result belongs to memory again, after a call failed that should have overwritten it.
 ///
 /// # Safety
-/// As for [`bring`].
+/// As for [`fetch_parts`].
 pub(crate) unsafe fn restore(regions: &mut Regions<Arc<MappedResult>>, part: Part<Arc<MappedResult>>) {
     // SAFETY: promised by the caller.
     unsafe { write_if_here(&part) };
@@ -53,7 +53,7 @@ pub(crate) unsafe fn restore(regions: &mut Regions<Arc<MappedResult>>, part: Par
 /// Writes this part of a result that was fetched without it, while another call was expected to overwrite the part.
 ///
 /// # Safety
-/// As for [`bring`].
+/// As for [`fetch_parts`].
 pub(crate) unsafe fn write_if_here(part: &Part<Arc<MappedResult>>) {
     let here = part.writer.here().clone();
     if let Some(value) = here {

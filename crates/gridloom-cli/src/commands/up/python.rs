@@ -78,7 +78,7 @@ impl PythonSpec {
     /// Returns which of the packages that interpreter has. It looks in the folder of the program first.
     ///
     /// # Errors
-    /// [`Unfit`] if there is no such interpreter, or if it does not run or answer.
+    /// [`PythonError`] if there is no such interpreter, or if it does not run or answer.
     pub fn inspect(&self, file: &Path, code: Option<&Path>) -> Result<Environment> {
         self.inspect_within(file, code, INSPECT_TIMEOUT)
     }

@@ -11,7 +11,7 @@
 //! Its state is soft: servers report to a new agent what they hold, and clients what they read. Until all have had
 //! time to do so ([`Catalog::settle`]), nothing that an earlier agent knew is dropped.
 //!
-//! What it does not do: move or store bytes, or choose servers. It queues updates for servers and clients as [`News`].
+//! What it does not do: move or store bytes, or choose servers. It queues updates for servers and clients as [`CatalogUpdate`].
 
 mod absent_readers;
 mod keepers;

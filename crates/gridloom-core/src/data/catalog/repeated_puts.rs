@@ -16,7 +16,7 @@ impl Catalog {
     /// True if an earlier run of the call has put that name with the same content and at least as many replicas.
     ///
     /// # Errors
-    /// [`NameError::Differs`] if the content differs.
+    /// [`NameError::ContentDiffers`] if the content differs.
     pub fn has_put(&self, name: &str, content: &Content, replicas: u16) -> Result<bool, NameError> {
         let current = self.current.get(name).map(|datum| &self.versions[datum]);
         let current = current.filter(|version| !version.holders.is_empty()).map(|version| &version.named);
@@ -35,7 +35,7 @@ impl Catalog {
     /// true if it joined: the request then ends with that put.
     ///
     /// # Errors
-    /// [`NameError::Differs`] if the same run of the call puts something else.
+    /// [`NameError::ContentDiffers`] if the same run of the call puts something else.
     pub fn join_put(
         &mut self,
         question: RequestId,

@@ -122,7 +122,7 @@ impl Batch<'_> {
     }
 
     /// Builds the tree of a slice. Servers that forward the slice are added first, so that the tree is as flat as
-    /// possible. `sent` is the load of each server by the slices before this one: see [`Growing::load`].
+    /// possible. `sent` is the load of each server by the slices before this one: see [`SliceTree::load`].
     fn slice(&self, number: usize, sent: &mut BTreeMap<NodeId, f64>) -> DatumTransfers {
         let readers = |of_it: bool| {
             let of = self.readers.iter().enumerate().filter(move |(at, _)| (at % SLICES == number) == of_it);

@@ -1,7 +1,7 @@
 //! Explanations of shared data: where the versions of a name are stored, and from which sources each server without a
 //! copy gets one, or would get one.
 //!
-//! The sources are the same that servers are assigned: see [`crate::data::Spread`]. A server that receives the datum
+//! The sources are the same that servers are assigned: see [`crate::data::DatumTransfers`]. A server that receives the datum
 //! in slices has one source for each slice. An explanation starts no transfer.
 
 use std::collections::BTreeMap;

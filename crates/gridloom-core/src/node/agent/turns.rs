@@ -2,7 +2,7 @@
 //! links would look slow, and hosts that measure few others at a time would look near.
 //!
 //! A host sends at most one probe at a time, and receives at most one. A path between two sites carries one at a time
-//! ([`super::ways`]). If a pair of hosts was measured often enough, other servers on these hosts need not measure it
+//! ([`super::paths`]). If a pair of hosts was measured often enough, other servers on these hosts need not measure it
 //! again. A turn that takes long no longer blocks others: either its link is slow and takes little of a network
 //! interface, or the node that has the turn is silent.
 

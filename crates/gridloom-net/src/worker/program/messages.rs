@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessConfig;
 
-/// Number of the callback by which a gang reports that it has its slots. [`Ready`] is answered with [`Start`].
+/// Number of the callback by which a gang reports that it has its slots. [`Ready`] is answered with [`GangStart`].
 pub const READY: u32 = 0;
 /// Number of the callback by which a gang reports the first failure of a process on this server. [`ProcessEnd`] has an
 /// empty reply, which the worker does not wait for.
