@@ -370,7 +370,7 @@ def memory(rounds):
 
 def memory_on_servers(rounds):
     """The same on three servers with a slot each, with limited data memory in each of their processes."""
-    from bad_days import Node
+    from faults import Node
 
     os.environ.setdefault("GRIDLOOM_SECRET", "bench")
     program = ["--size", LARGE, "--chares", 64, "--steps", 20]

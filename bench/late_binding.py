@@ -56,7 +56,7 @@ def bound(lengths, slots):
     return max(free)
 
 
-def plain(grid, lengths, data):
+def plain_calls(grid, lengths, data):
     nap = grid.function("naps/nap")
     for handle in [nap.submit(length, data) for length in lengths]:
         handle.get()
@@ -76,17 +76,17 @@ def seconds(body):
     return time.perf_counter() - start
 
 
-def ways(slots, size_bytes):
-    """Each method of running calls of those lengths, by name, ready for use."""
+def methods(slots, size_bytes):
+    """Functions that run calls of given lengths, by method."""
     data = np.ones(size_bytes, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         module = pathlib.Path(folder) / "naps.py"
         module.write_text(NAPS)
         with gl.local(servers=slots, functions=[module]) as grid, ProcessPoolExecutor(slots) as pool:
-            plain(grid, [0.0] * slots, data)
+            plain_calls(grid, [0.0] * slots, data)
             list(pool.map(nap, [0.01] * slots, [data] * slots))
             found = {
-                "plain": lambda lengths: plain(grid, lengths, data),
+                "plain calls": lambda lengths: plain_calls(grid, lengths, data),
                 "group": lambda lengths: group(grid, lengths, data),
                 "pool": lambda lengths: list(pool.map(nap, lengths, [data] * len(lengths))),
             }
@@ -112,7 +112,7 @@ def main():
     print("time divided by that of list scheduling: median (least..greatest)")
     ratios = {}
     for slots in options.servers:
-        for found in ways(slots, options.bytes):
+        for found in methods(slots, options.bytes):
             print(f"{slots} servers".ljust(24) + "".join(name.rjust(22) for name in found))
             cases = [("naps 1 x 3", [1.0] * 3), ("naps (2, 0.1, 0.1) x 3", [2, 0.1, 0.1] * 3)] if slots == 3 else []
             for seed in range(options.rounds):

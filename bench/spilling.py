@@ -18,7 +18,7 @@ import time
 
 import gridloom as gl
 import numpy as np
-from bad_days import Node
+from faults import Node
 
 FUNCTIONS = '''
 import gridloom as gl

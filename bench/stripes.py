@@ -47,7 +47,7 @@ links = ["wan:up"]
 
 class End(chares.Chare):
     def __init__(self):
-        self.came = 0
+        self.received = 0
 
     def send(self):
         self.began = time.monotonic()
@@ -56,11 +56,11 @@ class End(chares.Chare):
             self.array[1].take(message)
 
     def take(self, message):
-        self.came += 1
-        if self.came == MESSAGES:
-            self.array[0].all_came()
+        self.received += 1
+        if self.received == MESSAGES:
+            self.array[0].all_arrived()
 
-    def all_came(self):
+    def all_arrived(self):
         chares.exit(time.monotonic() - self.began)
 
 

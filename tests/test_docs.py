@@ -237,7 +237,7 @@ def test_the_page_on_plans(tmp_path, monkeypatch):
     assert listed == set(json.loads((tmp_path / "plan.json").read_text()))
 
 
-def test_the_page_on_described_groups(tmp_path, monkeypatch):
+def test_the_page_on_declared_groups(tmp_path, monkeypatch):
     (tmp_path / "p.toml").write_text(blocks("graphs.md", "toml")[0])
     (tmp_path / "g.json").write_text(blocks("graphs.md", "json")[0])
     monkeypatch.chdir(tmp_path)

@@ -97,7 +97,7 @@ def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
     assert float(re.search(r"^simulated ([\d.]+) s$", said, re.MULTILINE)[1]) > max(times), said
 
 
-def test_a_failed_case_is_told(suite):
+def test_a_failed_case_is_reported(suite):
     """The suite can fail: with a server's name that does not exist."""
     command = [suite / "suite", suite / "gridrpc.toml", "no-such-server", "OGF handles 3"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=suite, timeout=120)
@@ -246,7 +246,7 @@ def test_ranks_see_that_their_call_is_cancelled(ranks, monkeypatch):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_handle_says_on_how_many_ranks_its_calls_run(ranks, monkeypatch):
+def test_a_handle_reports_on_how_many_ranks_its_calls_run(ranks, monkeypatch):
     tmp_path = ranks
     monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "3")
     (tmp_path / "ranks.c").write_text(RANKS)
@@ -339,7 +339,7 @@ def served(agent, serve):
     return agent
 
 
-def test_a_block_goes_on_when_a_server_is_killed(suite, agent, serve, monkeypatch):
+def test_a_block_continues_when_a_server_is_killed(suite, agent, serve, monkeypatch):
     """Results that only the lost server had are computed again; the program gets no error."""
     servers = {name: serve(name) for name in ("server-1", "server-2", "server-3")}
     monkeypatch.setenv("GRIDLOOM_AGENT", agent)

@@ -75,7 +75,7 @@ def grpc_layers():
     return [set(re.findall(r"`(\w+)`", row)) for row in reversed(rows)]
 
 
-def test_the_grpc_binding_stands_in_layers():
+def test_the_grpc_binding_is_layered():
     level = {name: i for i, names in enumerate(grpc_layers()) for name in names}
     own = {path.stem for path in GRPC.iterdir() if path.suffix == ".rs" or path.is_dir()} - {"mod"}
     assert set(level) == own

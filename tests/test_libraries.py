@@ -89,7 +89,7 @@ def test_every_routine_has_a_check(library):
 
 @pytest.mark.parametrize("where", ["the system's", "shipped"])
 @pytest.mark.parametrize("library, routine", [(library, name) for library in CHECKS for name in CHECKS[library]])
-def test_routines_give_what_scipy_gives(serving, library, routine, where):
+def test_routines_match_scipy(serving, library, routine, where):
     grid = serving(*(shipped() if where == "shipped" else []), "--builtin", "blas", "--builtin", "lapack")
     check, letter = CHECKS[library][routine]
     call = grid.function(f"{library}/{routine}")
@@ -104,7 +104,7 @@ KINDS = {"fftw": (np.float64, np.complex128, 1e-12), "fftwf": (np.float32, np.co
 @pytest.mark.parametrize("where", ["the system's", "shipped"])
 @pytest.mark.parametrize("module", KINDS)
 @pytest.mark.parametrize("shape", [(1,), (16,), (15,), (4, 5), (6, 1), (3, 4, 6), (2, 3, 7)])
-def test_transforms_give_what_scipy_gives(serving, module, shape, where):
+def test_transforms_match_scipy(serving, module, shape, where):
     grid = serving(*(shipped_transforms() if where == "shipped" else []), "--builtin", "fftw")
     real, kind, digits = KINDS[module]
     if f"{module}/dft_1d" not in grid.functions():
@@ -128,7 +128,7 @@ def test_transforms_give_what_scipy_gives(serving, module, shape, where):
     assert (half == kept).all()
 
 
-def test_a_wrong_argument_is_told(serving):
+def test_a_wrong_argument_is_reported(serving):
     grid = serving(*shipped(), "--builtin", "blas", "--builtin", "lapack")
     with pytest.raises(
         gl.ArgumentError, match=r"'b' has shape \[4, 1\], expected .*\[3, 1\]|\(n = 3 from argument 'a'\)"

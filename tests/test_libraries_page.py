@@ -24,7 +24,7 @@ def test_the_page_on_libraries_lists_all_routines():
     assert not listed
 
 
-def test_the_page_on_libraries_gives_what_it_says():
+def test_the_page_on_libraries_shows_real_output():
     builtin = ["builtin:blas", "builtin:lapack", "builtin:fftw"]
     missing = [
         name

@@ -53,7 +53,7 @@ def test_the_examples(tmp_path, name):
     assert (done.returncode, done.stdout) == (0, "8 calls: 139998600000\n"), done.stderr
 
 
-def test_the_examples_leave_nothing_on_a_grid_that_goes_on(tmp_path, start, agent):
+def test_the_examples_leave_nothing_on_a_grid_that_continues(tmp_path, start, agent):
     """The hint copies the data to all servers."""
     for number in range(2):
         serve(start, agent[1], EXAMPLES / "array.idl", name=f"a{number}")
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
 """
 
 
-def test_what_hints_change(tmp_path, start, agent):
+def test_hints(tmp_path, start, agent):
     for number in range(3):
         serve(start, agent[1], "--no-functions", name=f"s{number}")
     (tmp_path / "hints.c").write_text(HINTS)
@@ -98,7 +98,7 @@ def test_what_hints_change(tmp_path, start, agent):
     assert copies == {"all": 3, "one": 1, "exchanged": 1}
 
 
-def test_what_hints_change_takes_virtual_time(tmp_path):
+def test_hints_take_virtual_time(tmp_path):
     (tmp_path / "hints.c").write_text(HINTS)
     program = compile_c([tmp_path / "hints.c"], tmp_path / "hints", "-std=c99")
     done = run(PROGRAM, "simulate", "-p", ROOT / "examples" / "two-sites.toml", "--", program)
@@ -514,7 +514,7 @@ int main(void) {
 """
 
 
-def test_an_agent_that_is_gone_is_told(tmp_path, start, agent):
+def test_an_agent_that_is_gone_is_reported(tmp_path, start, agent):
     serve(start, agent[1], "--no-functions")
     (tmp_path / "gone.c").write_text(GONE)
     program = compile_c([tmp_path / "gone.c"], tmp_path / "gone")
@@ -536,7 +536,7 @@ def test_servers_without_an_agent_have_none(tmp_path, start, inside):
     assert code == -1 and why == "a function accesses shared data through its server's agent: this server has none, or is simulated"
 
 
-def test_functions_in_simulation_are_told_that_they_have_none(inside):
+def test_functions_in_simulation_have_no_shared_data(inside):
     """Such a function would access shared data outside of virtual time."""
     with gl.simulate(ROOT / "examples" / "two-sites.toml", functions=[inside], execute=True) as grid:
         _, code, why = grid.function("inside/gets")("x", 1, 0.0)

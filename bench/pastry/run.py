@@ -1,6 +1,6 @@
 """The Pastry message exchanged with Gridloom, MPI, gRPC with protobuf, and JSON, in one run.
 
-    python bench/pastry/run.py [--rounds 7] [--ways tcp host memory lan wan] [--json FILE]
+    python bench/pastry/run.py [--rounds 7] [--cases tcp host memory lan wan] [--json FILE]
 
 Two processes welcome each other with rows of a routing table:
 
@@ -37,7 +37,7 @@ MPI = ["mpirun", "--oversubscribe", "-np", "2"] + (["--allow-run-as-root"] if os
 ROWS = (0, 10, 100, 1000)
 # Bandwidth, latency one way, and at most how many exchanges a number of rows.
 LINKS = {"lan": ("1Gbps", "100us", 300), "wan": ("100Mbps", "20ms", 10), "far": ("10Mbps", "50ms", 5)}
-WAYS = ("tcp", "host", "memory", *LINKS)
+CASES = ("tcp", "host", "memory", *LINKS)
 LIMIT_S = 300
 
 
@@ -46,7 +46,7 @@ def flags(*packages):
     return done.stdout.split()
 
 
-def build(ways):
+def build(cases):
     """Compiles what is needed and possible; returns the names of the systems, and what is missing for the others."""
     shutil.copytree(HERE, BUILD, dirs_exist_ok=True)
     plugin = shutil.which("grpc_cpp_plugin")
@@ -61,7 +61,7 @@ def build(ways):
         "json": [["g++", "-O2", "-std=c++17", "with_json.cc", "-o", "with_json"]],
         "frames": [frames],
     }
-    if "memory" not in ways:
+    if "memory" not in cases:
         del recipes["frames"]
     built, missing = [], {}
     for system, commands in recipes.items():
@@ -104,14 +104,14 @@ def pair(serve, ask, **more):
 class OneHost:
     """This host, over loopback or by each system's fastest method."""
 
-    def __init__(self, way, folder):
-        self.way, self.folder = way, folder
+    def __init__(self, case, folder):
+        self.case, self.folder = case, folder
 
     def runs(self, system):
-        return system != "frames" and (self.way == "tcp" or system != "gridloom")
+        return system != "frames" and (self.case == "tcp" or system != "gridloom")
 
     def run(self, system):
-        label, over_tcp = f"{system}-{self.way}", self.way == "tcp"
+        label, over_tcp = f"{system}-{self.case}", self.case == "tcp"
         if system == "gridloom":
             text = output_of([GRIDLOOM, "deploy", "-d", "deployment.toml", "--", "./with_gridloom"])
             return "".join(line.partition("| ")[2] + "\n" for line in text.splitlines())
@@ -135,7 +135,7 @@ class OneHost:
 class Memory:
     """No network at all."""
 
-    way = "memory"
+    case = "memory"
 
     def runs(self, system):
         return system == "frames"
@@ -150,16 +150,16 @@ class Memory:
 class Testbed:
     """Two hosts, 'one' and 'two', with a link of that kind between them."""
 
-    def __init__(self, way, folder):
-        bandwidth, latency, self.repeats = LINKS[way]
-        self.way, self.name = way, f"pastry-{way}-{os.getpid()}"
+    def __init__(self, case, folder):
+        bandwidth, latency, self.repeats = LINKS[case]
+        self.case, self.name = case, f"pastry-{case}-{os.getpid()}"
         hosts = "".join(f'[[host]]\nname = "{name}"\nspeed = "1Gf"\n' for name in ("one", "two"))
         link = f'[[link]]\nname = "wire"\nbandwidth = "{bandwidth}"\nlatency = "{latency}"\nsharing = "splitduplex"\n'
         route = '[[route]]\nfrom = "one"\nto = "two"\nlinks = ["wire:up"]\n'
-        platform = pathlib.Path(folder) / f"{way}.toml"
+        platform = pathlib.Path(folder) / f"{case}.toml"
         platform.write_text(hosts + link + route)
         # mpirun starts its other process by this, in place of ssh.
-        self.agent = pathlib.Path(folder) / f"{way}.sh"
+        self.agent = pathlib.Path(folder) / f"{case}.sh"
         self.agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec {" ".join(self.enter("$host"))} sh -c "$*"\n')
         self.agent.chmod(0o755)
         up = [GRIDLOOM, "testbed", "up", "-p", platform, "--no-grid", "--name", self.name, "--speeds", "none"]
@@ -179,7 +179,7 @@ class Testbed:
         return system != "frames"
 
     def run(self, system):
-        label = f"{system}-{self.way}"
+        label = f"{system}-{self.case}"
         limits = {"PASTRY_REPEATS": str(self.repeats)}
         if system == "mpi":
             # It polls: with fewer processors than processes it has to let the others run.
@@ -215,27 +215,27 @@ class Testbed:
         return traffic
 
 
-def place(way, folder):
-    if way == "memory":
+def place(case, folder):
+    if case == "memory":
         return Memory()
-    return Testbed(way, folder) if way in LINKS else OneHost(way, folder)
+    return Testbed(case, folder) if case in LINKS else OneHost(case, folder)
 
 
-def measure(systems, ways, rounds):
+def measure(systems, cases, rounds):
     """All samples, the systems that could not run, and the quality of the testbeds."""
     samples, failed, traffic, places = collections.defaultdict(list), {}, {}, []
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for way in ways:
+            for case in cases:
                 try:
-                    places.append(place(way, folder))
+                    places.append(place(case, folder))
                 except (RuntimeError, OSError) as error:
-                    failed[way] = str(error)
+                    failed[case] = str(error)
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
                 for system in systems:
                     for where in places:
-                        what_runs = f"{system}, {where.way}"
+                        what_runs = f"{system}, {where.case}"
                         if not where.runs(system) or what_runs in failed:
                             continue
                         try:
@@ -246,12 +246,12 @@ def measure(systems, ways, rounds):
                         for line in lines:
                             label, what, rows, microseconds = line.split()
                             # Over a slow link only the exchange is of interest.
-                            if where.way not in LINKS or what == "round_trip":
-                                samples[label.split("-")[0], where.way, what, int(rows)].append(float(microseconds))
+                            if where.case not in LINKS or what == "round_trip":
+                                samples[label.split("-")[0], where.case, what, int(rows)].append(float(microseconds))
         finally:
             for where in places:
-                traffic[where.way] = where.close()
-    return samples, failed, {way: figures for way, figures in traffic.items() if figures}
+                traffic[where.case] = where.close()
+    return samples, failed, {case: figures for case, figures in traffic.items() if figures}
 
 
 def lines_and_complexity():
@@ -285,20 +285,20 @@ def ratios(samples, above, below):
 
 def table(samples):
     print(f"{'microseconds, median (spread)':44}" + "".join(f"{f'{rows} rows':>30}" for rows in ROWS))
-    keys = dict.fromkeys((what, way, system) for system, way, what, _ in samples)
+    keys = dict.fromkeys((what, case, system) for system, case, what, _ in samples)
 
     def order(key):
-        what, way, system = key
-        return ("red".index(what[0]), WAYS.index(way), what, system)
+        what, case, system = key
+        return ("red".index(what[0]), CASES.index(case), what, system)
 
-    for what, way, system in sorted(keys, key=order):
-        texts = [cell(samples.get((system, way, what, rows))) for rows in ROWS]
-        print(f"{what + ', ' + way + ': ' + system:44}" + "".join(f"{text:>30}" for text in texts))
-    for way in WAYS:
-        above, below = (("gridloom", way, "round_trip"), ("mpi", way, "round_trip"))
+    for what, case, system in sorted(keys, key=order):
+        texts = [cell(samples.get((system, case, what, rows))) for rows in ROWS]
+        print(f"{what + ', ' + case + ': ' + system:44}" + "".join(f"{text:>30}" for text in texts))
+    for case in CASES:
+        above, below = (("gridloom", case, "round_trip"), ("mpi", case, "round_trip"))
         if (*above, 0) in samples and (*below, 0) in samples:
             texts = ratios(samples, above, below)
-            print(f"{'gridloom / mpi, round trip, ' + way:44}" + "".join(f"{text:>30}" for text in texts))
+            print(f"{'gridloom / mpi, round trip, ' + case:44}" + "".join(f"{text:>30}" for text in texts))
     native = ("gridloom", "memory", "decode")
     for key in keys:
         if key[0].startswith("decode:"):
@@ -309,18 +309,18 @@ def table(samples):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=[way for way in WAYS if way != "far"])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[case for case in CASES if case != "far"])
     parser.add_argument("--json", type=pathlib.Path, help="write medians, spreads and all samples to this file")
     arguments = parser.parse_args()
     if not GRIDLOOM.exists() or not CAPI.exists():
         sys.exit("build Gridloom first: make build")
-    systems, missing = build(arguments.ways)
-    samples, failed, traffic = measure(systems, arguments.ways, arguments.rounds)
+    systems, missing = build(arguments.cases)
+    samples, failed, traffic = measure(systems, arguments.cases, arguments.rounds)
     table(samples)
-    for way, figures in traffic.items():
+    for case, figures in traffic.items():
         late, delivered = figures["late"], figures["delivered"]
         print(
-            f"testbed, {way}: {late} of {delivered} packets late, {figures['lost']} lost; mean {figures['late_us_mean']:.0f} us"
+            f"testbed, {case}: {late} of {delivered} packets late, {figures['lost']} lost; mean {figures['late_us_mean']:.0f} us"
         )
     counts = lines_and_complexity()
     for name, count in counts.items():
@@ -335,7 +335,7 @@ def main():
         }
         written = {
             "rounds": arguments.rounds,
-            "links": {way: LINKS[way][:2] for way in arguments.ways if way in LINKS},
+            "links": {case: LINKS[case][:2] for case in arguments.cases if case in LINKS},
             "microseconds": figures,
             "samples": {" ".join(map(str, key)): value for key, value in samples.items()},
             "testbeds": traffic,

@@ -98,7 +98,7 @@ class System:
             print(line, end="", file=sys.stderr)
         raise RuntimeError(f"no answer within {limit_s:g} s")
 
-    def ask(self, limit_s, **request):
+    def request(self, limit_s, **request):
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return self.answer(limit_s)
@@ -119,14 +119,14 @@ class System:
 def start_mpi(testbed, python, is_chain):
     """One rank on each server; Open MPI starts them by the script in place of ssh."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=testbed.folder))
-    launcher, calm = folder / "launcher.sh", folder / "calm.so"
+    launcher, idle = folder / "launcher.sh", folder / "idle.so"
     # Hosts share /tmp, in which daemons have their sockets.
     own = [*testbed.enter("$host"), "env", f"TMPDIR={folder}/$host", "sh", "-c"]
     launcher.write_text(
         f'#!/bin/sh\nhost=$1; shift\nmkdir -p {folder}/$host\nunset TMPDIR\nexec {" ".join(own)} "$*"\n'
     )
     launcher.chmod(0o755)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", HERE / "calm.c", "-o", calm], check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", HERE / "idle.c", "-o", idle], check=True)
     settings = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": "eth0", "mpi_yield_when_idle": 1}
     if is_chain:
         settings |= {
@@ -147,7 +147,7 @@ def start_mpi(testbed, python, is_chain):
             f"TMPDIR={folder}",
             *mpirun,
             "env",
-            f"LD_PRELOAD={calm}",
+            f"LD_PRELOAD={idle}",
             python,
             HERE / "with_mpi.py",
         ]
@@ -162,8 +162,8 @@ def start_dask(testbed, python):
         worker = [dask, "worker", "tcp://client:8786", "--name", host, "--host", host, "--nthreads", "1", "--no-nanny"]
         worker += ["--memory-limit", "0", "--no-dashboard", "--local-directory", testbed.folder]
         before.append(subprocess.Popen([*testbed.enter(host), *worker], **quiet))
-    ask = [*testbed.enter(testbed.hosts[0]), python, HERE / "with_dask.py", str(len(testbed.hosts))]
-    return System(ask, before=before)
+    command = [*testbed.enter(testbed.hosts[0]), python, HERE / "with_dask.py", str(len(testbed.hosts))]
+    return System(command, before=before)
 
 
 def start(testbed, system, python):
@@ -201,12 +201,12 @@ class Bench:
         return self.systems[name]
 
     def cell(self, trial, label, pattern):
-        system, way, _ = CELLS[label]
+        system, method, _ = CELLS[label]
         options, size_bytes = self.options, self.options.mib << 20
         try:
             process = self.system(system)
             before = self.testbed.sent()
-            answer = process.ask(options.limit, pattern=pattern, way=way, mib=options.mib)
+            answer = process.request(options.limit, pattern=pattern, method=method, mib=options.mib)
         except (RuntimeError, OSError) as error:
             return self.fail(label, pattern, error)
         left, there, back, client = [
@@ -223,12 +223,12 @@ class Bench:
 
     def warm_up(self):
         """Starts all systems before the first is measured."""
-        for label, (name, way, has) in CELLS.items():
-            if not self.wanted(label, None, 0):
+        for label, (name, method, has) in CELLS.items():
+            if not self.is_selected(label, None, 0):
                 continue
             for pattern in set(has) & set(self.options.patterns):
                 try:
-                    self.system(name).ask(self.options.limit, pattern=pattern, way=way, mib=1)
+                    self.system(name).request(self.options.limit, pattern=pattern, method=method, mib=1)
                 except (RuntimeError, OSError) as error:
                     self.fail(label, pattern, error)
 
@@ -244,10 +244,10 @@ class Bench:
         for trial in range(self.options.trials):
             for pattern in self.options.patterns:
                 for label, (_, _, has) in CELLS.items():
-                    if pattern in has and (label, pattern) not in self.failed and self.wanted(label, pattern, trial):
+                    if pattern in has and (label, pattern) not in self.failed and self.is_selected(label, pattern, trial):
                         self.cell(trial, label, pattern)
 
-    def wanted(self, label, pattern, trial):
+    def is_selected(self, label, pattern, trial):
         is_slow = label == "GridRPC through the master" and pattern == "ALL-EXCHANGE"
         named, without = self.options.only, self.options.without
         if any(word in label for word in without):
@@ -304,10 +304,10 @@ def main():
             for system in bench.systems.values():
                 system.close()
             testbed.close()
-            tell(bench, report)
+            print_report(bench, report)
 
 
-def tell(bench, report):
+def print_report(bench, report):
     options = bench.options
     print(
         "pattern | system | trials | s | of the bound | of Gridloom, planned | left the source | crossed | client's links | predicted"

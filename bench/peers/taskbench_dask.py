@@ -17,13 +17,13 @@ os.environ["PYTHONPATH"] = str(EXAMPLE)
 sys.path.insert(0, str(EXAMPLE))
 
 import distributed  # noqa: E402
-from kernel import options, task, tell  # noqa: E402
+from kernel import options, print_rounds, task  # noqa: E402
 
 
 def main():
-    told = options(__doc__)
-    graph = told.graph
-    cluster = distributed.LocalCluster(n_workers=told.processors, threads_per_worker=1, dashboard_address=None)
+    arguments = options(__doc__)
+    graph = arguments.graph
+    cluster = distributed.LocalCluster(n_workers=arguments.processors, threads_per_worker=1, dashboard_address=None)
     client = distributed.Client(cluster)
 
     def round_of(number, iterations, steps):
@@ -31,14 +31,14 @@ def main():
         name = lambda step, at: f"{number}-{step}-{at}"  # noqa: E731
         every = [(step, at) for step in range(steps) for at in range(graph.width_at(step))]
         inputs = lambda step, at: (name(step - 1, point) for point in graph.inputs(step, at))  # noqa: E731
-        tasks = {name(*one): (task, graph, told.kernel, iterations, *one, *inputs(*one)) for one in every}
+        tasks = {name(*one): (task, graph, arguments.kernel, iterations, *one, *inputs(*one)) for one in every}
         found = client.get(tasks, [name(*one) for one in every if graph.is_end(*one, steps)])
         assert tuple(found[-1]) == (steps - 1, graph.width_at(steps - 1) - 1)
         return time.perf_counter() - began
 
     # Workers load the modules and libraries that they need.
     round_of("first", 0, 10)
-    tell(told, [round_of(number, *one) for number, one in enumerate(told.rounds)])
+    print_rounds(arguments, [round_of(number, *one) for number, one in enumerate(arguments.rounds)])
     client.close()
     cluster.close()
 

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "examples" / "taskbench"))
 
 import numpy as np  # noqa: E402
-from kernel import Kernel, options, tell  # noqa: E402
+from kernel import Kernel, options, print_rounds  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
 WIDTH_MAX = 128
@@ -22,9 +22,9 @@ WIDTH_MAX = 128
 class Rank:
     """The points of a rank, and the messages between ranks."""
 
-    def __init__(self, told):
-        self.graph, self.kernel, self.world = told.graph, Kernel(told.kernel), MPI.COMM_WORLD
-        width, ranks = told.width, self.world.size
+    def __init__(self, arguments):
+        self.graph, self.kernel, self.world = arguments.graph, Kernel(arguments.kernel), MPI.COMM_WORLD
+        width, ranks = arguments.width, self.world.size
         self.owners = [at * ranks // width for at in range(width)]
         self.points = [at for at in range(width) if self.owners[at] == self.world.rank]
         #: Outputs by step modulo 2 and point.
@@ -68,11 +68,11 @@ class Rank:
 
 
 def main():
-    told = options(__doc__)
-    rank = Rank(told)
-    seconds = [rank.round(*one) for one in told.rounds]
+    arguments = options(__doc__)
+    rank = Rank(arguments)
+    seconds = [rank.round(*one) for one in arguments.rounds]
     if rank.world.rank == 0:
-        tell(told, seconds)
+        print_rounds(arguments, seconds)
 
 
 if __name__ == "__main__":

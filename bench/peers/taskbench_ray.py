@@ -18,7 +18,7 @@ os.environ["PYTHONPATH"] = str(EXAMPLE)
 sys.path.insert(0, str(EXAMPLE))
 
 import ray  # noqa: E402
-from kernel import options, task, tell  # noqa: E402
+from kernel import options, print_rounds, task  # noqa: E402
 
 
 class Worker:
@@ -34,16 +34,16 @@ class Worker:
 def main():
     by = sys.argv.pop(sys.argv.index("--by") + 1)
     sys.argv.remove("--by")
-    told = options(__doc__)
-    graph, width = told.graph, told.width
-    ray.init(num_cpus=told.processors, include_dashboard=False, log_to_driver=False, logging_level="error")
+    arguments = options(__doc__)
+    graph, width = arguments.graph, arguments.width
+    ray.init(num_cpus=arguments.processors, include_dashboard=False, log_to_driver=False, logging_level="error")
     if by == "actors":
         made = ray.remote(num_cpus=1)(Worker)
-        workers = [made.remote(graph, told.kernel) for _ in range(told.processors)]
-        call = lambda at, *rest: workers[at * told.processors // width].run.remote(*rest)  # noqa: E731
+        workers = [made.remote(graph, arguments.kernel) for _ in range(arguments.processors)]
+        call = lambda at, *rest: workers[at * arguments.processors // width].run.remote(*rest)  # noqa: E731
     else:
         shared, function = ray.put(graph), ray.remote(num_cpus=1)(task)
-        call = lambda at, *rest: function.remote(shared, told.kernel, *rest)  # noqa: E731
+        call = lambda at, *rest: function.remote(shared, arguments.kernel, *rest)  # noqa: E731
 
     def round_of(iterations, steps):
         began, before, ends = time.perf_counter(), [], []
@@ -59,7 +59,7 @@ def main():
 
     # Workers start, and load the modules and libraries that they need.
     round_of(0, 10)
-    tell(told, [round_of(*one) for one in told.rounds])
+    print_rounds(arguments, [round_of(*one) for one in arguments.rounds])
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ def holders(future):
     return sum(len(held) for held in client.who_has([future]).values())
 
 
-def run(pattern, way, size_bytes):
+def run(pattern, method, size_bytes):
     workers = sorted(one["name"] for one in client.scheduler_info(n_workers=-1)["workers"].values())
-    if pattern == "BROADCAST" and way == "scatter":
+    if pattern == "BROADCAST" and method == "scatter":
         seconds, copies = scatter(size_bytes)
         assert holders(copies) == len(workers), (holders(copies), len(workers))
         return seconds
@@ -57,7 +57,7 @@ def main():
         print(json.dumps({"ready": int(sys.argv[1])}), flush=True)
         for line in sys.stdin:
             request = json.loads(line)
-            seconds = run(request["pattern"], request.get("way"), request["mib"] << 20)
+            seconds = run(request["pattern"], request.get("method"), request["mib"] << 20)
             print(json.dumps({"seconds": seconds}), flush=True)
 
 

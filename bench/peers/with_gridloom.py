@@ -19,29 +19,29 @@ def by_calls(function, readers, values):
     return [one.get() for one in found]
 
 
-def run(grid, number, pattern, way, mib):
+def run(grid, number, pattern, method, mib):
     """Seconds, and those that the plan predicted."""
     servers = sorted(server.name for server in grid.servers())
     _, makers, readers, _, _ = next(one for one in patterns.patterns(servers) if one[0] == pattern)
-    name = f"{pattern}/{way}/{mib}/{number}"
+    name = f"{pattern}/{method}/{mib}/{number}"
     patterns.share(grid, makers, mib << 20, name)
     names = [f"{name}/{maker}" for maker in range(len(makers))]
     holders = [holder for one in names for holder in grid.names(one)[0].servers]
     assert holders == makers, f"made on {makers}, kept on {holders}"
     predicted = None
     try:
-        if way == "planned":
+        if method == "planned":
             return patterns.read(grid, readers, names)
         begun = grid.now()
-        if way == "placed":
+        if method == "placed":
             for one in names:
                 grid.place(one, readers)
-        elif way == "named":
+        elif method == "named":
             values = by_calls(grid.function("patterns_functions/last_of"), readers, names)
         else:
             values = by_calls(grid.function("patterns_functions/last"), readers, [grid.get(one) for one in names])
         seconds = grid.now() - begun
-        assert way == "placed" or values == [float(maker) for _ in readers for maker in range(len(makers))], values
+        assert method == "placed" or values == [float(maker) for _ in readers for maker in range(len(makers))], values
         return seconds, predicted
     finally:
         for one in names:
@@ -53,7 +53,7 @@ def main():
         print(json.dumps({"ready": len(grid.servers())}), flush=True)
         for number, line in enumerate(sys.stdin):
             request = json.loads(line)
-            seconds, predicted = run(grid, number, request["pattern"], request["way"], request["mib"])
+            seconds, predicted = run(grid, number, request["pattern"], request["method"], request["mib"])
             answer = {"seconds": seconds} | ({"predicted": predicted} if predicted else {})
             print(json.dumps(answer), flush=True)
 

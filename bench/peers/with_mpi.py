@@ -18,8 +18,8 @@ from mpi4py import MPI  # noqa: E402
 WORLD = MPI.COMM_WORLD
 
 
-def told():
-    """The request of rank 0, at all ranks. They sleep while they wait."""
+def next_request():
+    """Receive the request of rank 0 on every rank. The ranks sleep while they wait."""
     request = None
     if WORLD.rank == 0:
         text = sys.stdin.readline()
@@ -60,7 +60,7 @@ def run(pattern, size_bytes):
 def main():
     if WORLD.rank == 0:
         print(json.dumps({"ready": WORLD.size}), flush=True)
-    while (request := told()) is not None:
+    while (request := next_request()) is not None:
         seconds = run(request["pattern"], request["mib"] << 20)
         if WORLD.rank == 0:
             print(json.dumps({"seconds": seconds}), flush=True)

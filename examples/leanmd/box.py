@@ -158,19 +158,19 @@ class Cell(chares.Chare):
         for step in range(self.steps):
             for positions, is_first in sends:
                 positions(step, is_first, self.at)
-            came = [None] * PAIRS
+            received = [None] * PAIRS
             for _ in range(PAIRS):
                 pair, force = await self.forces.receive(step)
-                came[pair] = force
+                received[pair] = force
                 chares.compute(ADDED * len(force))
-            total = in_order(came)
+            total = in_order(received)
         self.contribute(total, "gather", self.array[0].done)
 
     def done(self, forces):
         self.of_cells, self.seconds = forces, chares.now() - self.began
-        Pair.array_of_all.tell()
+        Pair.array_of_all.send_energies()
 
-    def told(self, energies):
+    def energies_received(self, energies):
         chares.exit((self.of_cells, energies, self.seconds))
 
 
@@ -195,14 +195,14 @@ class Pair(chares.Chare):
             )
             chares.compute(LOOKED_AT * len(on_first) * len(on_second) + ACTING * self.energies[2])
             if self.number:
-                self._tell_cell(self.other, step, self.number + len(NEIGHBOURS), on_second)
-            self._tell_cell(self.cell, step, self.number, on_first)
+                self._send_forces(self.other, step, self.number + len(NEIGHBOURS), on_second)
+            self._send_forces(self.cell, step, self.number, on_first)
 
-    def _tell_cell(self, cell, *forces):
+    def _send_forces(self, cell, *forces):
         Cell.array_of_all[cell].forces.with_priority(self.priority)(*forces)
 
-    def tell(self):
-        self.contribute(self.energies, "sum", Cell.array_of_all[0].told, ordered=True)
+    def send_energies(self):
+        self.contribute(self.energies, "sum", Cell.array_of_all[0].energies_received, ordered=True)
 
 
 def main():

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_ready_when_each_input_has_come_once() {
+    fn a_task_is_ready_when_each_input_has_arrived_once() {
         for graph in graphs() {
             for at in 0..graph.width {
                 let mut inputs = Inputs::new(graph, at);

@@ -53,7 +53,7 @@ def options(doc):
     return found
 
 
-def tell(options, seconds):
+def print_rounds(options, seconds):
     """Print the output that bench/taskbench.py reads."""
     rounds = [
         {"iterations": iterations, "steps": steps, "tasks": options.graph.tasks(steps), "seconds": took}

@@ -9,7 +9,7 @@ A task computes in C, so this measures the system and the Python code around it.
 from time import perf_counter
 
 from gridloom import chares
-from kernel import Kernel, options, tell
+from kernel import Kernel, options, print_rounds
 
 
 class Point(chares.Chare):
@@ -89,10 +89,10 @@ class Point(chares.Chare):
 
 
 def main():
-    told = options(__doc__)
-    ended = chares.run(lambda job: job.array(Point, told.width, (told,)).begin(0))
+    arguments = options(__doc__)
+    ended = chares.run(lambda job: job.array(Point, arguments.width, (arguments,)).begin(0))
     if ended.is_first:
-        tell(told, ended.value)
+        print_rounds(arguments, ended.value)
 
 
 if __name__ == "__main__":

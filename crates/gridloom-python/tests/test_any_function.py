@@ -80,7 +80,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-def test_values_go_there_and_come_back(both, value):
+def test_values_make_the_round_trip(both, value):
     got = both.run(lambda x: x, value).get()
     if callable(value):
         assert got is value if isinstance(value, type) else got("ab") == value("ab")
@@ -89,7 +89,7 @@ def test_values_go_there_and_come_back(both, value):
 
 
 @pytest.mark.parametrize("value", ARRAYS.values(), ids=ARRAYS)
-def test_arrays_go_there_and_come_back(both, value):
+def test_arrays_make_the_round_trip(both, value):
     def same(x):
         assert x.flags.writeable
         return x
@@ -99,7 +99,7 @@ def test_arrays_go_there_and_come_back(both, value):
     np.testing.assert_array_equal(got, value)
 
 
-def test_data_frames_go_there_and_come_back(both):
+def test_data_frames_make_the_round_trip(both):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None]})
     pandas.testing.assert_frame_equal(both.run(lambda f: f[["b", "a"]], frame).get(), frame[["b", "a"]])
@@ -117,7 +117,7 @@ def test_functions_of_all_kinds(grid):
     assert grid.run(Point(1.0).__eq__, Point(1.0)).get() is True
 
 
-def test_it_runs_elsewhere(grid):
+def test_it_runs_in_another_process(grid):
     assert grid.run(os.getpid).get() != os.getpid()
 
 
@@ -189,7 +189,7 @@ def raises(kind, *args, **kwargs):
     raise kind(*args, **kwargs)
 
 
-def test_exceptions_come_as_they_are(grid):
+def test_exceptions_are_raised_unchanged(grid):
     with pytest.raises(KeyError) as caught:
         grid.run(raises, KeyError, "k").get()
     assert caught.value.args == ("k",)
@@ -200,13 +200,13 @@ def test_exceptions_come_as_they_are(grid):
     assert caught.value.args == (1, 2)
 
 
-def test_an_exception_comes_without_its_constructor(grid):
+def test_an_exception_is_raised_without_its_constructor(grid):
     with pytest.raises(WithConstructor, match="^1 and 2$") as caught:
         grid.run(raises, WithConstructor, 1, b=2).get()
     assert caught.value.a == 1 and "in raises" in str(caught.value.__cause__)
 
 
-def test_an_exception_that_does_not_pickle_is_told(grid):
+def test_an_exception_that_does_not_pickle_is_reported(grid):
     def fail():
         error = ValueError("no")
         error.lock = threading.Lock()
@@ -280,7 +280,7 @@ def test_threads_share_a_grid(grid):
     assert sums == [9900] * 4
 
 
-def test_plain_calls_and_groups_go_on_beside(grid, gate):
+def test_plain_calls_and_groups_run_concurrently(grid, gate):
     call = grid.run(stop, str(gate.path), 1)
     running(gate)
     with grid.group():
@@ -368,7 +368,7 @@ def test_a_generator_is_for_a_stream(grid, function):
         grid.run(function, 3).get()
 
 
-def test_a_file_for_which_there_is_no_room_is_told(program, tmp_path):
+def test_a_file_for_which_there_is_no_room_is_reported(program, tmp_path):
     (tmp_path / "large").write_bytes(bytes(100_000))
 
     def limited():
@@ -418,7 +418,7 @@ def test_a_call_may_have_a_time_limit(program, gate):
             grid.options(timeout=-1)
 
 
-def test_a_wait_that_is_too_long_says_so(grid, gate):
+def test_a_wait_that_is_too_long_reports_it(grid, gate):
     held = grid.run(stop, str(gate.path))
     running(gate)
     for wait in (held.get, held.result, held.exception):

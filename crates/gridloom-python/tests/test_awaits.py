@@ -133,7 +133,7 @@ def test_messages_are_kept_until_the_step_that_wants_them():
     assert ended(program) == [("of", 0), None, ("of", 2)]
 
 
-def test_any_message_in_the_order_of_their_coming():
+def test_any_message_in_the_order_of_arrival():
     def program(job):
         waiter = job.array(Waiter, 1)[0]
         waiter.note("a", 1)
@@ -166,7 +166,7 @@ def test_channels_keep_the_order_and_are_apart():
     assert told == [([(number, other) for number in range(3)], "the other channel") for other in (1, 0)]
 
 
-def test_what_waits_at_the_end_is_said():
+def test_methods_that_wait_at_the_end_are_reported():
     with pytest.raises(gl.ProcessError, match=r"can never end: (.*); here Waiter\(1\).for_ever waits for note\('step', 7\)$"):
         ended(lambda job: job.array(Waiter, 2)[1].for_ever())
     with pytest.raises(gl.ProcessError, match=r"and 12 more$"):
@@ -238,7 +238,7 @@ def test_several_elements_real_and_simulated(tmp_path):
     assert str(expected) in done.stdout.splitlines(), done.stderr
 
 
-def test_each_element_says_what_waits_there(tmp_path):
+def test_each_element_reports_its_waiting_methods(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(SEVERAL.replace("channel.send(step)", "channel.send(step) if self.index[0] != 1 else None"))
     done = gridloom("chares", "run", "-n", 2, "--", sys.executable, program)

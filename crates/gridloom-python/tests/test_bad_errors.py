@@ -66,7 +66,7 @@ def test_an_executor_raises_an_error_of_gridloom_that_a_function_raised(grid):
 
 
 @pytest.mark.parametrize("error", [Bad, Worse])
-def test_an_unread_error_without_a_text_is_told(program, error):
+def test_an_unread_error_without_a_text_is_reported(program, error):
     unread = UnreadErrors()
     unread.report(error(), "f")
     assert "its text cannot be made" in unread.take(True)

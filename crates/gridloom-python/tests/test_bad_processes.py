@@ -154,7 +154,7 @@ def test_an_initializer_may_change_the_folder(one, tmp_path):
     assert isinstance(one.run(os._exit, 1).exception(60), gl.Crashed)
 
 
-def test_threads_that_go_on_do_not_spoil_the_next_call(one, gate):
+def test_threads_that_continue_do_not_spoil_the_next_call(one, gate):
     def fails_later(gate):
         threading.Thread(target=lambda: (stop(gate), fail())).start()
         return threading.active_count()
@@ -207,7 +207,7 @@ def test_without_its_socket_a_worker_ends(one):
     assert is_free(one)
 
 
-def test_a_worker_without_its_socket_is_not_said_to_lack_memory(one):
+def test_a_worker_without_its_socket_is_not_reported_to_lack_memory(one):
     assert "memory" not in str(one.run(close_others).exception(60))
 
 

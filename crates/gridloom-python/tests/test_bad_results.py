@@ -44,7 +44,7 @@ def nested(depth):
     return made
 
 
-def test_a_result_that_cannot_be_pickled_is_told(one):
+def test_a_result_that_cannot_be_pickled_is_reported(one):
     with pytest.raises(gl.SignatureError, match="generator: it gives values one by one, which grid.stream takes"):
         one.run(lambda: (n for n in range(3))).get(60)
     with pytest.raises(gl.SignatureError, match="list: .*recursion.*; return plain data instead"):
@@ -55,13 +55,13 @@ def test_a_result_that_cannot_be_pickled_is_told(one):
 
 
 @pytest.mark.parametrize("made", [ExitsWhenRead, FailsWhenRead])
-def test_a_result_that_cannot_be_unpickled_is_told(one, made):
+def test_a_result_that_cannot_be_unpickled_is_reported(one, made):
     with pytest.raises(gl.SignatureError, match=f"the result of .*{made.__name__} cannot be unpickled here: (SystemExit|ValueError)"):
         one.run(made).get(60)
     assert is_free(one)
 
 
-def test_an_argument_that_cannot_be_unpickled_is_told(one):
+def test_an_argument_that_cannot_be_unpickled_is_reported(one):
     with pytest.raises(gl.CannotRun, match="an argument cannot be unpickled there: ValueError: .*'no number'"):
         one.run(twice, FailsWhenRead()).get(60)
     with pytest.raises(gl.Crashed, match=r"sys\.exit\(5\)"):
@@ -70,7 +70,7 @@ def test_an_argument_that_cannot_be_unpickled_is_told(one):
 
 
 @pytest.mark.parametrize("kind", [ExitsWhenReadError, OtherWhenReadError, KeyboardInterrupt, GeneratorExit])
-def test_an_exception_that_cannot_be_raised_again_is_told(one, kind):
+def test_an_exception_that_cannot_be_raised_again_is_reported(one, kind):
     with pytest.raises(gl.RemoteError) as caught:
         one.run(raises, kind, "why").get(60)
     error = caught.value
@@ -79,7 +79,7 @@ def test_an_exception_that_cannot_be_raised_again_is_told(one, kind):
     assert is_free(one)
 
 
-def test_a_gigantic_message_comes_once(one):
+def test_a_gigantic_message_arrives_once(one):
     with pytest.raises(ValueError) as caught:
         one.run(raises, ValueError, "x" * 1_000_000).get(60)
     assert len(str(caught.value)) == 1_000_000
@@ -87,13 +87,13 @@ def test_a_gigantic_message_comes_once(one):
     assert len(told) < 70_000 and "in raises\n" in told
 
 
-def test_a_gigantic_message_of_a_declared_function_is_told(one):
+def test_a_gigantic_message_of_a_declared_function_is_reported(one):
     with pytest.raises(gl.RemoteError) as caught:
         one.function("bad/fails")(100_000_000, timeout=60)
     assert caught.value.kind == "ValueError"
 
 
-def test_what_is_too_large_for_a_store_is_told_of_the_function(one):
+def test_data_too_large_for_a_store_are_reported_with_the_function(one):
     with pytest.raises(gl.ArgumentError, match="^builtins:len: its pickled arguments take 100.0 MB, more than"):
         one.run(len, bytes(100_000_000)).get(60)
     never = "a call of 'bad/zeros' needs 160000000 bytes for its arguments and results, more than the 67108864 bytes of the store of server"
@@ -157,7 +157,7 @@ def test_a_result_that_fits_is_taken(one, function, value, expected):
 
 
 @pytest.mark.parametrize(("function", "value", "told"), WRONG.values(), ids=WRONG)
-def test_a_result_that_does_not_fit_is_told(one, function, value, told):
+def test_a_result_that_does_not_fit_is_reported(one, function, value, told):
     with pytest.raises(gl.SignatureError, match=told):
         one.function(f"bad/{function}")(pickle.dumps(value))
 
@@ -167,7 +167,7 @@ def test_a_mask_is_not_dropped(one):
         one.function("bad/four")(pickle.dumps(np.ma.array(FOUR, mask=[0, 1, 0, 0])))
 
 
-def test_a_text_that_is_no_unicode_is_told(one):
+def test_a_text_that_is_no_unicode_is_reported(one):
     with pytest.raises(gl.SignatureError, match="surrogate|UTF-8|Unicode"):
         one.function("bad/text")(pickle.dumps("\ud800"))
     with pytest.raises(gl.ArgumentError, match="argument 'text'.*surrogate"):

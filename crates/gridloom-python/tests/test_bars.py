@@ -83,7 +83,7 @@ def wait(folder, number):
     return number
 
 
-def test_a_bar_tells_what_tqdm_tells(monkeypatch):
+def test_a_bar_shows_what_tqdm_shows(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
     bar = bars.Bar("group", "calls", 84)
@@ -152,7 +152,7 @@ def test_a_map_shows_how_many_calls_have_ended(program, terminal, tmp_path):
         assert list(grid.map(abs, [-1], progress=False)) == [1]
 
 
-def test_nothing_is_drawn_without_a_terminal_or_unasked(program, capfd, terminal, monkeypatch):
+def test_nothing_is_drawn_without_a_terminal_or_request(program, capfd, terminal, monkeypatch):
     terminal.take()
     with gl.local(servers=1) as grid:
         assert list(grid.map(abs, [-1])) == [1]
@@ -253,7 +253,7 @@ def narrow(program, monkeypatch, tmp_path):
 SIZE = 8_000_000
 
 
-def test_a_result_shows_how_much_of_it_has_come(narrow, terminal):
+def test_a_result_shows_how_much_of_it_has_arrived(narrow, terminal):
     terminal.take()
     with gl.connect(servers=[f"127.0.0.1:{narrow.port}"]) as grid:
         with grid.group() as group:
@@ -281,7 +281,7 @@ def test_a_session_shows_what_takes_long_on_the_network(narrow, terminal):
     assert all_is_over()
 
 
-def test_what_functions_print_stands_above_the_bars(terminal, capsys):
+def test_what_functions_print_is_shown_above_the_bars(terminal, capsys):
     terminal.take()
     bar = bars.Bar("group", "calls", 4)
     bar.move(1, 4)

@@ -6,7 +6,7 @@ import pytest
 from conftest import FUNCTIONS
 
 
-def test_models_are_as_exact_as_asked_for(platform):
+def test_models_are_as_exact_as_requested(platform):
     calls = []
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         done = grid.calibrate("tests/matmul", sizes={"m": (50, 500), "k": (50, 500), "n": 200}, progress=calls.append)
@@ -41,7 +41,7 @@ def test_arguments_can_be_made(world):
     assert all(one.points[0].sizes == {"order": 10} and one.points[0].size == 2 * 10**3 for one in done)
 
 
-def test_a_function_that_fails_says_so(world):
+def test_a_function_that_fails_reports_it(world):
     done = world.calibrate("tests/wrong_shape", sizes={"n": (10, 100)}, budget=20.0)
     assert all(one.failed and "expected float64[10], got float64[11]" in one.why and "make" in one.why for one in done)
 
@@ -78,7 +78,7 @@ def test_what_a_function_of_the_program_raises_ends_it(world):
         ("hold", {}, "argument 'gate' is not a number"),
     ],
 )
-def test_what_cannot_be_calibrated_is_said(platform, function, asked, says):
+def test_what_cannot_be_calibrated_is_reported(platform, function, asked, says):
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         with pytest.raises((gl.UsageError, gl.UnknownName), match=says):
             grid.calibrate(function, **asked)
@@ -103,7 +103,7 @@ def test_what_a_group_has_measured_is_known_at_once(program):
         assert "tests/matmul" in {model.function for model in grid.models()}
 
 
-def test_a_session_tells_and_shows_the_models(platform):
+def test_a_session_returns_and_shows_the_models(platform):
     with gl.simulate(platform, functions=[FUNCTIONS]) as grid:
         assert len(grid.models()) == 0 and str(grid.models()) == "nothing was measured yet"
         assert "nothing was measured yet" in grid.models()._repr_html_()

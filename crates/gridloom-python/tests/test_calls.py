@@ -60,7 +60,7 @@ def test_an_array_changed_between_two_recorded_calls_is_two(grid, size):
 
 
 @pytest.mark.parametrize("ran", [False, True], ids=["a new grid", "a grid that has run a function"])
-def test_a_forked_child_is_told_that_the_grid_is_not_its_own(program, ran):
+def test_a_forked_child_cannot_use_the_grid_of_its_parent(program, ran):
     with gl.local(servers=1) as grid:
         assert not ran or grid.run(pow, 2, 3).get(60) == 8
         read, write = os.pipe()
@@ -157,7 +157,7 @@ def test_a_block_that_raises_runs_nothing(grid):
     assert np.array_equal(grid.function("tests/matmul")(np.eye(2), np.eye(2)), np.eye(2)), "calls are plain again"
 
 
-def test_handles_of_a_block_that_raised_say_so(grid):
+def test_handles_of_a_block_that_raised_report_it(grid):
     matmul, a = grid.function("tests/matmul"), np.eye(2)
     with pytest.raises(ZeroDivisionError) as raised, grid.group():
         ran = matmul(a, a)
@@ -174,7 +174,7 @@ def test_handles_of_a_block_that_raised_say_so(grid):
     assert np.array_equal(ran.get(), a)
 
 
-def test_errors_that_nobody_reads_are_told(program):
+def test_errors_that_nobody_reads_are_reported(program):
     says = r"1 call in groups failed, and their errors were not read\n  function 'tests/fail' raised ValueError on server 'server-1': "
     with gl.local(servers=1, functions=[FUNCTIONS]) as grid:
         fail, sleep = grid.function("tests/fail"), grid.function("tests/sleep")
@@ -471,7 +471,7 @@ def test_after_an_interrupt_the_result_is_there_still(program, gate, form):
     assert out == "[1. 1. 1.] [1. 1. 1.]\n" and process.returncode == 0
 
 
-def test_a_closed_grid_says_so(program):
+def test_a_closed_grid_reports_it(program):
     grid = gl.local(servers=1, functions=[FUNCTIONS])
     processes, sleep = grid.server_processes(), grid.function("tests/sleep")
     grid.close()

@@ -275,7 +275,7 @@ def test_the_stencil_is_that_of_the_serial_program_through_filters(filters):
     assert done.returncode == 0 and "bitwise equal to the serial program" in done.stdout, done.stderr
 
 
-def test_filters_stand_between_simulated_sites_too(tmp_path):
+def test_filters_run_between_simulated_sites_too(tmp_path):
     platform = tmp_path / "platform.toml"
     site = "[[cluster]]\nname = '{0}'\nhosts = '{0}-[0-1]'\nspeed = '1Gf'\nbandwidth = '1Gbps'\nlatency = '50us'\n"
     sites = "".join(site.format(name) + f"properties = {{ site = '{name}' }}\n" for name in ("east", "west"))
@@ -315,7 +315,7 @@ def test_chares_are_placed_by_what_they_send(tmp_path):
     assert [at for at, (_, is_at_border) in enumerate(told) if is_at_border] == [2, 5]
 
 
-def test_communication_of_chares_that_are_not_there_is_told():
+def test_communication_of_chares_that_are_not_there_is_reported():
     class Node(chares.Chare):
         def tell(self):
             chares.exit(self.array.is_at_border)

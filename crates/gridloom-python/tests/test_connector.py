@@ -84,7 +84,7 @@ def test_an_endpoint_that_is_not_there():
         connector("http://me:secret@host")
 
 
-def test_an_endpoint_that_goes_and_comes_back(fake):
+def test_an_endpoint_that_stops_and_restarts(fake):
     made = connector(fake.endpoint)
     step = made.signature("step")
     fake.spoil = lambda body: None
@@ -104,7 +104,7 @@ def test_an_endpoint_that_does_not_answer(fake):
     go.set()
 
 
-def test_models_that_are_not_ready_or_go(fake):
+def test_models_that_are_not_ready_or_are_removed(fake):
     made = connector(fake.endpoint)
     step = made.signature("step")
     fake.not_ready["step"] = "out of memory"
@@ -176,7 +176,7 @@ def test_models_that_no_function_can_stand_for(fake):
         made.signature("odd")
 
 
-def test_sizes_that_do_not_follow_are_asked_for(fake):
+def test_sizes_that_do_not_follow_must_be_given(fake):
     rest = connector(fake.endpoint).signature("rest")
     signature, tensors = model_functions.signature_of(rest, "models", {})
     assert tensors == 1 and "y_1: int64" in str(signature)
@@ -225,7 +225,7 @@ def test_models_are_functions_of_a_grid(program, endpoint):
         assert raised.value.kind == "ModelRefused"
 
 
-def test_an_endpoint_that_goes_while_its_connector_runs(program):
+def test_an_endpoint_that_stops_while_its_connector_runs(program):
     with ExitStack() as stack:
         with Fake() as fake:
             _, address, _ = connect(stack, fake.endpoint, "--model", "step")
@@ -254,7 +254,7 @@ def test_a_result_of_another_shape_is_an_error(program, fake):
             grid.function("models/rest")(np.ones((2, 3)))
 
 
-def test_what_is_left_out_is_said(program, fake):
+def test_what_is_left_out_is_reported(program, fake):
     fake.models = {**fake.models, "brain": ([tensor("x", "BF16", -1)], [tensor("y", "FP64", 1)], None)}
     fake.not_ready["step"] = "loading"
     with ExitStack() as stack:
@@ -277,7 +277,7 @@ def test_what_is_left_out_is_said(program, fake):
         (["--protocol", "v1"], "v1"),
     ],
 )
-def test_wrong_options_are_told(program, fake, options, told):
+def test_wrong_options_are_reported(program, fake, options, told):
     command = [*GRIDLOOM, "connector", "--endpoint", fake.endpoint, "--no-agent", "--models", "none"]
     command += options if "--protocol" in options else ["--protocol", "v2", *options]
     ended = subprocess.run(command, capture_output=True, text=True)

@@ -68,7 +68,7 @@ def handled():
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupted_map_says_so_and_its_calls_end(program, gate, handled):
+def test_an_interrupted_map_reports_it_and_its_calls_end(program, gate, handled):
     with gl.local(servers=1) as grid:
         results = grid.map(stop, [str(gate.path)] * 5)
         interrupts(gate)
@@ -128,7 +128,7 @@ def test_an_interrupted_wait_for_a_name_is_over(program, handled):
         wait_until(lambda: [load[-1] for load in grid._raw.loads(5.0).values()] == [0])
 
 
-def test_an_interrupted_wait_for_a_result_is_over_and_the_call_goes_on(program, gate, handled):
+def test_an_interrupted_wait_for_a_result_is_over_and_the_call_continues(program, gate, handled):
     with gl.local(servers=1, functions=[FUNCTIONS]) as grid:
         with grid.group() as group:
             held = grid.function("tests/hold")(np.ones(3), str(gate.path))

@@ -27,7 +27,7 @@ def computed(*values, **options):
     return dask.compute(*values, scheduler=gl.dask, **options)
 
 
-def test_arrays_bags_and_delayed_calls_give_what_they_give_with_dask():
+def test_arrays_bags_and_delayed_calls_match_dask():
     x = da.arange(10_000, chunks=1_000).reshape(100, 100)
     y = (x @ x.T + x.sum(axis=0)).mean()
     counts = db.from_sequence(range(100), npartitions=5).map(lambda n: n % 3).frequencies()
@@ -38,7 +38,7 @@ def test_arrays_bags_and_delayed_calls_give_what_they_give_with_dask():
         assert np.array_equal(da.ones((5, 5), chunks=2).persist().sum(axis=0).compute(), np.full(5, 5.0))
 
 
-def test_data_frames_give_what_they_give_with_dask():
+def test_data_frames_match_dask():
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     dd = pytest.importorskip("dask.dataframe", reason="pyarrow is not installed")
     frame = dd.from_pandas(pandas.DataFrame({"a": range(100), "b": [n % 7 for n in range(100)]}), npartitions=6)
@@ -100,7 +100,7 @@ def unlucky(number):
     return number
 
 
-def test_an_exception_comes_as_it_is():
+def test_an_exception_is_raised_unchanged():
     numbers = [dask.delayed(unlucky)(n) for n in range(20)]
     with pytest.raises(Unlucky, match="unlucky 13") as raised:
         computed(dask.delayed(sum)(numbers))
@@ -141,7 +141,7 @@ def test_annotations_choose_servers_priorities_and_retries(grid):
         computed(resourceful, optimize_graph=False)
 
 
-def test_priorities_come_before_the_order_of_dask():
+def test_priorities_precede_the_order_of_dask():
     from gridloom.adapters.dask_graph import Graph
 
     class Annotated(dict):

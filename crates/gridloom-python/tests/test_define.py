@@ -42,7 +42,7 @@ def test_sizes_follow_from_arrays():
     assert f.__name__ == "f"
 
 
-def test_module_name_is_the_files_unless_it_says_otherwise():
+def test_module_name_is_the_files_unless_it_is_set():
     @gl.function(name="other")
     def f() -> None: ...
 
@@ -137,7 +137,7 @@ def bad_output(x: float) -> gl.Array["float64", "k"]: ...
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_mistakes_are_told_with_their_place(body, says):
+def test_mistakes_are_reported_with_their_place(body, says):
     with pytest.raises(gl.InputError, match=says) as told:
         gl.function(body)
     assert f"test_define.py:{body.__code__.co_firstlineno}: {body.__name__}" in str(told.value)
@@ -174,7 +174,7 @@ def test_values_that_have_no_type_there_are_for_grid_run(annotation):
     ],
     ids=["any", "int32"],
 )
-def test_an_array_without_extents_is_told_how_to_say_them(annotation, says):
+def test_an_array_without_extents_is_reported_with_the_remedy(annotation, says):
     def f(x: float) -> float: ...
 
     f.__annotations__["x"] = annotation
@@ -183,7 +183,7 @@ def test_an_array_without_extents_is_told_how_to_say_them(annotation, says):
 
 
 @pytest.mark.parametrize("work, says", [("n**2", r"a power is written with '\^', such as n\^2"), ("n//2", "'//' begins a comment")])
-def test_operators_of_python_are_told_apart_from_those_of_work(work, says):
+def test_operators_of_python_are_distinguished_from_those_of_work(work, says):
     with pytest.raises(gl.InputError, match=f"test_define/f: work: '{re.escape(work)}': .*{says}"):
 
         @gl.function(work=work)
@@ -236,7 +236,7 @@ def test_describe_prints_definitions_only(tmp_path):
         ("import gridloom as gl\n@gl.function\ndef f(x): ...", "broken.py:2: f: parameter 'x' has no annotation"),
     ],
 )
-def test_describe_tells_mistakes_in_one_line(tmp_path, text, says):
+def test_describe_reports_mistakes_in_one_line(tmp_path, text, says):
     module = tmp_path / "broken.py"
     module.write_text(text)
     done = describe(module)
@@ -244,6 +244,6 @@ def test_describe_tells_mistakes_in_one_line(tmp_path, text, says):
     assert says in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_describe_tells_a_missing_file(tmp_path):
+def test_describe_reports_a_missing_file(tmp_path):
     done = describe(tmp_path / "none.py")
     assert done.returncode == 2 and done.stderr.strip().endswith("none.py: No such file or directory")

@@ -33,7 +33,7 @@ def disk(request, grids, tmp_path):
     return grids
 
 
-def test_data_larger_than_memory_are_kept_read_and_passed_on(disk):
+def test_data_larger_than_memory_are_stored_read_and_forwarded(disk):
     values = [np.random.default_rng(seed).random((6 * MIB // 8, 4)) for seed in range(6)]
     with gl.connect(disk.agent) as grid:
         for number, value in enumerate(values):
@@ -52,7 +52,7 @@ def test_data_larger_than_memory_are_kept_read_and_passed_on(disk):
         assert list(disk.folder.iterdir()) == []
 
 
-def test_a_disk_that_cannot_be_is_an_error(program, tmp_path):
+def test_an_invalid_disk_is_an_error(program, tmp_path):
     def refused(*options):
         fixed = [PROGRAM, "serve", "--no-functions", "--no-agent", "--disk"]
         ended = subprocess.run([*fixed, *options], capture_output=True, text=True, timeout=60, check=False)

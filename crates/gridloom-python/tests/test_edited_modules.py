@@ -57,7 +57,7 @@ def printed(folder, address):
     return done.stdout.splitlines(), done.stderr
 
 
-def test_an_edited_module_is_imported_anew(server, tmp_path):
+def test_an_edited_module_is_imported_again(server, tmp_path):
     there = tmp_path / "there"
     for version, helper, before in (("one", "first", False), ("two two", "first", False), ("two two", "the second", False)):
         write(there, version, helper)
@@ -72,7 +72,7 @@ def test_an_edited_module_is_imported_anew(server, tmp_path):
     assert told[0].startswith("('two two', True,")
 
 
-def test_another_module_of_that_name_is_told(server, tmp_path):
+def test_another_module_of_that_name_is_reported(server, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     write(tmp_path / "there", "theirs", "same")

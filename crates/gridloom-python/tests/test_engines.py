@@ -258,7 +258,7 @@ def grid(request):
         yield grid
 
 
-def test_a_group_gives_what_its_functions_give(grid):
+def test_a_group_matches_its_functions(grid):
     a, b = np.random.default_rng(1).standard_normal((2, 200, 200))
     with grid.group() as group:
         ab, ba = grid.function(product)(a, b), grid.function("engines/product")(b, a)
@@ -301,7 +301,7 @@ def test_heuristics_choose_the_workers(grid):
     assert pinned.get() in values
 
 
-def test_errors_are_told_as_on_a_grid(grid):
+def test_errors_are_reported_as_on_a_grid(grid):
     with pytest.raises(gl.ArgumentError, match=r"argument 'b' has shape \[3\], expected \[n, n\] of 2 dimensions"):
         grid.function(product)(np.ones((3, 3)), np.ones(3))
     with grid.group() as group:
@@ -452,13 +452,13 @@ def test_a_group_goes_to_dask_in_several_graphs(dask_grid, monkeypatch, tmp_path
     assert all(np.array_equal(diagonal.get(), np.full(200, 200.0)) for _, diagonal in both)
 
 
-def test_an_argument_that_does_not_reach_its_worker_is_sent_anew(dask_grid, monkeypatch):
+def test_an_argument_that_does_not_reach_its_worker_is_sent_again(dask_grid, monkeypatch):
     client, x = dask_grid._cluster._engine._client, np.ones((200, 200))
     monkeypatch.setattr(client, "scatter", once(client.scatter, TimeoutError("No valid workers found")))
     assert dask_grid.function(product)(x, x)[0, 0] == 200
 
 
-def test_functions_that_dask_has_lost_are_sent_anew(dask_grid):
+def test_functions_that_dask_has_lost_are_sent_again(dask_grid):
     with dask_grid.group(lambda problem: [0]):
         first = dask_grid.function(half)(3.0)
     assert first.get() == 1.5
@@ -469,7 +469,7 @@ def test_functions_that_dask_has_lost_are_sent_anew(dask_grid):
     assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
 
 
-def test_what_workers_cannot_do_is_told(grid, monkeypatch):
+def test_unsupported_requests_to_workers_are_reported(grid, monkeypatch):
     if isinstance(grid._cluster._engine, Fake):
         monkeypatch.delitem(sys.modules, "absent_there")
     with pytest.raises(gl.CannotRun, match="engines/needs_more on .*: it needs the module 'absent_there', which the worker cannot import"):
@@ -517,7 +517,7 @@ def test_a_node_of_ray_that_is_killed_loses_no_result(rays, tmp_path):
         assert grid.function(half)(3.0) == 1.5
 
 
-def test_a_session_of_ray_that_has_ended_is_told(rays, monkeypatch):
+def test_a_session_of_ray_that_has_ended_is_reported(rays, monkeypatch):
     ray = pytest.importorskip("ray")
     with gl.connect(ray, functions=[half]) as grid:
         with pytest.raises(gl.UsageError, match="this process has a session of Ray"):
@@ -569,7 +569,7 @@ def test_a_long_chain_is_made_again():
         assert last.get() == 2.0**-1000
 
 
-def test_the_last_worker_that_dies_is_told():
+def test_the_last_worker_that_dies_is_reported():
     engine = Fake()
     with connect_engine(engine, FUNCTIONS) as grid:
         with grid.group():
@@ -590,7 +590,7 @@ def test_large_results_are_sent_before_all_inputs_exist():
         assert np.array_equal(last.get(), x @ x @ x @ x)
 
 
-def test_a_cluster_of_dask_that_dies_and_comes_back(tmp_path):
+def test_a_cluster_of_dask_that_dies_and_restarts(tmp_path):
     pytest.importorskip("distributed", reason="distributed is not installed")
     (port,) = free_ports(1)
     dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -689,7 +689,7 @@ def free_ports(count):
         return [one.getsockname()[1] for one in sockets]
 
 
-def test_a_cluster_of_ray_that_dies_and_comes_back(tmp_path, tmp_path_factory):
+def test_a_cluster_of_ray_that_dies_and_restarts(tmp_path, tmp_path_factory):
     pytest.importorskip("ray", reason="ray is not installed")
     ports = free_ports(2)
     # Names of sockets have a limit.
@@ -752,7 +752,7 @@ def test_workers_of_another_python_are_refused(cluster, monkeypatch):
             gl.connect(client, functions=[half])
 
 
-def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
+def test_versions_that_were_not_tried_are_reported(cluster, monkeypatch):
     distributed = pytest.importorskip("distributed")
     with distributed.Client(cluster, set_as_default=False) as client:
         versions = client.get_versions()
@@ -771,7 +771,7 @@ def test_versions_that_were_not_tried_are_told(cluster, monkeypatch):
     assert all(one.filename == __file__ for one in told if one.category is gl.ConnectWarning)
 
 
-def test_a_ray_that_was_not_tried_is_told(rays, monkeypatch):
+def test_a_ray_that_was_not_tried_is_reported(rays, monkeypatch):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "__version__", "2.61.0")
     with pytest.warns(gl.ConnectWarning, match="this program has Ray 2.61.0, and this version of Gridloom was tried with 2.60") as told:
@@ -779,7 +779,7 @@ def test_a_ray_that_was_not_tried_is_told(rays, monkeypatch):
     assert told[0].filename == __file__
 
 
-def test_what_cannot_be_meant_is_refused(cluster):
+def test_invalid_arguments_are_rejected(cluster):
     address = cluster.scheduler_address.replace("tcp://", "dask://")
     with pytest.raises(gl.UsageError, match=r"needs them at the beginning: gridloom.connect\(..., functions=\[f, g\]\); got \[\]"):
         gl.connect(address)

@@ -162,7 +162,7 @@ def test_shutdown_may_cancel(grid, gate):
     assert 0 < len(cancelled) < 50 and submitted[0].result() == 0
 
 
-def test_what_cannot_be_pickled_is_told_by_the_future(executor):
+def test_what_cannot_be_pickled_is_reported_by_the_future(executor):
     future = executor.submit(twice, threading.Lock())
     assert isinstance(future.exception(), gl.ArgumentError)
     assert isinstance(executor.submit(threading.Lock).exception(), gl.SignatureError)
@@ -245,7 +245,7 @@ def test_asyncio_takes_it(executor):
     assert asyncio.run(program()) == 42
 
 
-def test_what_is_no_grid_is_told(program):
+def test_what_is_no_grid_is_reported(program):
     with pytest.raises(gl.UsageError, match="grid is a gridloom.Grid, got 5; max_workers says how many servers"):
         gl.Executor(grid=5)
     with pytest.raises(TypeError, match="integer"):

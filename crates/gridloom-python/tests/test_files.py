@@ -21,7 +21,7 @@ def shouted(file):
     return os.getcwd() != str(file.path.parent), file.path.name, gl.File(made)
 
 
-def test_a_file_travels_there_and_back(grid, tmp_path):
+def test_a_file_makes_the_round_trip(grid, tmp_path):
     path = tmp_path / "said.txt"
     path.write_text("go")
     path.chmod(0o640)
@@ -35,7 +35,7 @@ def test_a_file_travels_there_and_back(grid, tmp_path):
     assert path.read_text() == "go"
 
 
-def test_what_has_come_to_a_server_goes_with_the_call(grid, tmp_path):
+def test_a_received_file_is_removed_with_the_call(grid, tmp_path):
     path = tmp_path / "data"
     path.write_bytes(os.urandom(1 << 20))
     path.chmod(0o400)
@@ -44,7 +44,7 @@ def test_what_has_come_to_a_server_goes_with_the_call(grid, tmp_path):
     assert not grid.run(os.path.exists, where).get()
 
 
-def test_a_file_that_is_not_there_is_told_at_once(grid, tmp_path):
+def test_a_file_that_is_not_there_is_reported_immediately(grid, tmp_path):
     with pytest.raises(FileNotFoundError, match="gridloom.File: there is no such file: '.*nowhere'"):
         gl.File(tmp_path / "nowhere")
     with pytest.raises(IsADirectoryError, match="pass its files"):

@@ -155,7 +155,7 @@ def test_futures_of_others_count(calls):
         assert set(gl.as_completed([other, *calls])) == {other, *calls}
 
 
-def test_a_call_given_up_is_not_kept(grid, gate, calls):
+def test_an_abandoned_call_is_not_kept(grid, gate, calls):
     """A wait that is left early keeps no call."""
     held = grid.function("tests/hold").submit(X, str(gate.path))
     for call in gl.as_completed([held, *calls]):
@@ -206,7 +206,7 @@ def test_a_failure_is_raised_where_it_is_awaited(grid):
     asyncio.run(program())
 
 
-def test_the_loop_goes_on_meanwhile(grid, gate):
+def test_the_loop_continues_meanwhile(grid, gate):
     """What opens the gate runs in the loop in which three calls are awaited that stop at it."""
 
     async def program():
@@ -342,7 +342,7 @@ def test_a_map_in_asyncio_with_a_limit(grid, gate):
     asyncio.run(program())
 
 
-def test_a_map_tells_of_a_stop_iteration(grid):
+def test_a_map_reports_a_stop_iteration(grid):
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(grid.map(next, [iter(())]))
 
@@ -448,7 +448,7 @@ def closed(grid):
     return [str(one.message) for one in told if one.category is gl.UnreadErrorWarning]
 
 
-def test_errors_that_nobody_reads_are_told_when_the_session_ends(program):
+def test_errors_that_nobody_reads_are_reported_when_the_session_ends(program):
     grid = gl.local(servers=1, functions=[FUNCTIONS])
     grid.run(fail, "dropped")
     kept = [grid.run(fail, "kept"), grid.function("tests/fail").submit("typed")]
@@ -466,7 +466,7 @@ def test_errors_that_nobody_reads_are_told_when_the_session_ends(program):
         assert line in told, told
 
 
-def test_calls_that_have_not_ended_are_told_when_the_session_ends(program, gate):
+def test_calls_that_have_not_ended_are_reported_when_the_session_ends(program, gate):
     grid = gl.local(servers=1, functions=[FUNCTIONS])
     left = [grid.function("tests/hold").submit(X, str(gate.path)), grid.run(stop, str(gate.path))]
     gate.server()

@@ -64,7 +64,7 @@ def test_a_python_file_is_run_by_the_servers_python(grids, squares):
     assert failed.returncode == 3 and "ended with exit status: 3" in failed.stderr
 
 
-def test_a_python_program_goes_on_from_its_checkpoint_on_other_elements(grids, tmp_path):
+def test_a_python_program_continues_from_its_checkpoint_on_other_elements(grids, tmp_path):
     agent = offer(grids, STENCIL, "--checkpoints", tmp_path / "kept")
     words = ("--", "squares", "--size", "64", "--chares", "16", "--steps", "20", "--checkpoint-every", "5", "--check")
     done = gang(agent, 4, "--checkpoint", "heat", *words)

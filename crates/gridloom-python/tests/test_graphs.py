@@ -194,7 +194,7 @@ def test_bad_descriptions_say_why(world):
         world.group(strict=True)
 
 
-def test_what_was_described_wrongly_is_refused_or_taken_back(world):
+def test_wrong_declarations_are_refused_or_undone(world):
     matmul = world.function("tests/matmul")
     graph = gl.Graph()
     a = graph.input("a", shape=(3, 3))

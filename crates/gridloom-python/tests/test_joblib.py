@@ -133,7 +133,7 @@ def test_what_cannot_be_pickled_is_named(index):
         Parallel(batch_size=1)(calls)
 
 
-def test_a_crash_is_told():
+def test_a_crash_is_reported():
     with pytest.raises(gl.Crashed):
         Parallel()(delayed(os._exit)(3) for _ in range(2))
     assert Parallel()(delayed(abs)(n) for n in range(3)) == [0, 1, 2]
@@ -188,7 +188,7 @@ def test_arrays_go_along():
     assert Parallel()(delayed(np.sum)(x[n:]) for n in range(3)) == [x.sum(), x[1:].sum(), x[2:].sum()]
 
 
-def test_without_a_grid_it_says_so(monkeypatch):
+def test_without_a_grid_it_reports_it(monkeypatch):
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
     monkeypatch.delenv("GRIDLOOM_SERVERS", raising=False)
     with joblib.parallel_config("gridloom"), pytest.raises(gl.UsageError, match="grid=grid"):

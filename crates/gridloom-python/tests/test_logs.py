@@ -145,7 +145,7 @@ def test_lines_of_calls_that_have_ended_and_of_programs_that_have_gone(site):
     assert text[0].endswith(f"Z [speak@one {call}] begun") and text[0][:16] == time[:16]
 
 
-def test_what_is_not_there_is_said(site):
+def test_missing_attributes_are_reported(site):
     site.serve("one")
     assert site.logs() == (0, [], "gridloom: no line is kept; output of C code is in the servers' own logs\n")
     code, _, errors = site.logs("--server", "onee")
@@ -191,7 +191,7 @@ def test_bars_and_control_characters_and_floods(site):
         assert texts(site.lines("--function", "bar")) == ["done \x1b[1mat last\x1b[0m"]
 
 
-def test_servers_without_an_agent_tell_theirs(site, monkeypatch):
+def test_servers_without_an_agent_report_theirs(site, monkeypatch):
     monkeypatch.delenv("GRIDLOOM_AGENT")
     address = site.start("serve", str(site.module), "--no-agent", "--listen", "127.0.0.1:0", "--name", "alone", "--python", sys.executable)
     with gl.connect(servers=[address]) as grid:

@@ -39,7 +39,7 @@ def mappings():
     return found
 
 
-def test_others_go_on_while_a_plan_is_made(tmp_path):
+def test_others_continue_while_a_plan_is_made(tmp_path):
     (tmp_path / "plans.py").write_text(FUNCTIONS)
     with gl.local(servers=3, functions=[tmp_path / "plans.py"]) as grid:
         asking = grid.function("plans/asks").submit()

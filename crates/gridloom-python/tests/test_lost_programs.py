@@ -99,7 +99,7 @@ def test_a_program_that_is_killed_leaves_nothing(grids, bad_module, tmp_path, wh
         assert is_free(grid)
 
 
-def test_a_program_goes_on_when_the_agent_begins_anew(grids, bad_module):
+def test_a_program_continues_when_the_agent_restarts(grids, bad_module):
     agent = grids.start("agent", "--listen", "127.0.0.1:0")
     grids.serve(bad_module, "--agent", agent)
     with gl.connect(agent) as grid:
@@ -202,7 +202,7 @@ def test_a_call_waits_for_the_server_that_has_its_module(uneven, gate, tmp_path)
     assert waits.get(60) > 0 and len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def test_a_module_that_no_server_has_is_told(uneven, tmp_path, monkeypatch):
+def test_a_module_that_no_server_has_is_reported(uneven, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "nobody_has_it.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path / "here")

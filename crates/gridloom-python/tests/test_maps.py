@@ -10,7 +10,7 @@ from bad_functions import wait_until
 from sent_functions import hang, stop, twice
 
 
-def test_results_come_in_order(grid):
+def test_results_arrive_in_order(grid):
     assert list(grid.map(twice, range(200))) == [2 * x for x in range(200)]
     assert list(grid.map(pow, [2, 3, 4], itertools.repeat(2))) == [4, 9, 16]
     assert list(grid.map(twice, range(100), chunksize=7)) == [2 * x for x in range(100)]

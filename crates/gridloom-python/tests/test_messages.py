@@ -141,7 +141,7 @@ def test_the_declaration_is_what_a_c_program_would_write():
 
 
 @pytest.mark.parametrize("machine", [None, *OTHERS])
-def test_objects_come_back_from_this_machine_and_from_others(machine):
+def test_objects_of_this_machine_and_of_others_survive_the_round_trip(machine):
     assert there_and_back(scene(), machine) == scene()
 
 
@@ -446,7 +446,7 @@ def test_a_short_message_of_shared_parts_does_not_fill_the_memory():
         ty.decode(bytes(frame))
 
 
-def test_another_declaration_is_told_field_by_field():
+def test_another_declaration_is_reported_field_by_field():
     @gl.message(name="Area")
     class Theirs:
         value: float
@@ -511,7 +511,7 @@ class Random:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_class_comes_back_from_any_machine(seed):
+def test_any_class_of_any_machine_survives_the_round_trip(seed):
     random = Random(seed)
     cls, make = random.cls(2)
     value = make()

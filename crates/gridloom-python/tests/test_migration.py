@@ -220,7 +220,7 @@ if ended.is_first:
 """
 
 
-def test_a_program_goes_on_from_its_checkpoint_after_an_element_was_lost(tmp_path):
+def test_a_program_continues_from_its_checkpoint_after_an_element_was_lost(tmp_path):
     file, kept, fell = tmp_path / "program.py", tmp_path / "kept", tmp_path / "fell"
     file.write_text(ROUNDS)
 
@@ -237,7 +237,7 @@ def test_a_program_goes_on_from_its_checkpoint_after_an_element_was_lost(tmp_pat
         assert (done.returncode, done.stdout) == (0, "element@0| counted\n"), done.stderr
 
 
-def test_the_stencil_goes_on_from_a_checkpoint_with_the_same_bits(tmp_path):
+def test_the_stencil_continues_from_a_checkpoint_with_the_same_bits(tmp_path):
     def stencil(elements, steps, *options):
         program = [sys.executable, STENCIL, "--size", 48, "--chares", 16, "--steps", steps, "--checkpoint-every", 5, "--move-every", 3, "--check"]
         words = [PROGRAM, "chares", "run", "-n", elements, *options, "--", *program]

@@ -221,7 +221,7 @@ def test_collective_calls_on_every_number_of_ranks(tmp_path):
     passes(tmp_path, EVERY_SIZE, count=9)
 
 
-def test_parts_of_mpi4py_that_are_not_there_say_so(tmp_path):
+def test_parts_of_mpi4py_that_are_not_there_report_it(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import mpi4py.futures\n")
     done = ranks(1, program)
@@ -298,7 +298,7 @@ def test_how_a_program_ends(how, status, said, elements, tmp_path):
     assert "gridloom/mpi" not in done.stderr, "the package's own calls are left out"
 
 
-def test_what_is_wrong_or_not_supported_is_said(tmp_path):
+def test_what_is_wrong_or_not_supported_is_reported(tmp_path):
     told = passes(
         tmp_path,
         """

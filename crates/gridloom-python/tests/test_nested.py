@@ -148,7 +148,7 @@ def wait_by(kind):
 
 
 @pytest.mark.parametrize("kind", WAITS)
-def test_each_way_to_wait_gives_up_the_slot(program, kind):
+def test_each_kind_of_wait_releases_the_slot(program, kind):
     with gl.local(servers=1) as grid:
         assert grid.run(wait_by, kind).get(60) == 2
 

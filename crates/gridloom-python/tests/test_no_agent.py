@@ -75,7 +75,7 @@ def test_a_killed_server_is_replaced(serve, gate):
         assert group.report() is not None
 
 
-def test_servers_are_found_in_the_environment_and_what_is_wrong_is_said(serve, monkeypatch):
+def test_servers_are_found_in_the_environment_and_errors_are_reported(serve, monkeypatch):
     _, address = serve("one")
     monkeypatch.setenv("GRIDLOOM_SERVERS", f"{address}, {address}")
     with gl.connect() as grid:

@@ -64,7 +64,7 @@ def no_annotation(x):
     return x
 
 
-def test_what_names_no_function_is_told(grid):
+def test_what_names_no_function_is_reported(grid):
     for wrong, error, says in (
         ("other/halve", gl.UnknownName, "no server offers function 'other/halve'; did you mean tests/halve"),
         (module, gl.UsageError, "function: expected a name such as 'linalg/dgemm', or a declared function, got module"),
@@ -95,7 +95,7 @@ def test_a_grid_names_its_servers(grid, platform):
         ("functions.py", gl.UsageError, "expected a list of paths, modules and functions, got the path"),
     ],
 )
-def test_what_cannot_be_offered_is_told(functions, error, says, tmp_path, monkeypatch):
+def test_what_cannot_be_offered_is_reported(functions, error, says, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(error, match=says):
         gl.local(servers=1, functions=functions)

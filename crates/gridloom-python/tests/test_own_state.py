@@ -98,7 +98,7 @@ def test_calls_of_one_object_do_not_add_up(alone, make):
         assert [executor.submit(same, x).result() for x in "abc"] == [["a"], ["b"], ["c"]]
 
 
-def test_generators_begin_anew(alone):
+def test_generators_restart(alone):
     assert alone.run(np.random.default_rng(0).random).get() == alone.run(np.random.default_rng(0).random).get()
 
 

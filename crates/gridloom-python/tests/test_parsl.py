@@ -69,7 +69,7 @@ def test_apps_of_the_shell_read_and_write_files(loaded, tmp_path):
     assert (tmp_path / "out").read_text().strip() == "2"
 
 
-def test_an_exception_comes_as_it_is_after_parsl_has_tried_again(loaded, tmp_path):
+def test_an_exception_is_raised_unchanged_after_parsl_has_tried_again(loaded, tmp_path):
     with pytest.raises(KeyError, match="not here"):
         fails(os.fspath(tmp_path / "tried")).result()
     assert (tmp_path / "tried").read_text() == "xx"

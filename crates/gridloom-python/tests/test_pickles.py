@@ -21,7 +21,7 @@ def through(way, value):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_plan_comes_back(world, way, tmp_path):
+def test_a_plan_survives_the_round_trip(world, way, tmp_path):
     plan = planned(world)
     again = through(way, plan)
     assert again == plan and str(again) == str(plan) and repr(again) == repr(plan)
@@ -37,7 +37,7 @@ def test_a_plan_comes_back(world, way, tmp_path):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_report_comes_back(world, way, tmp_path):
+def test_a_report_survives_the_round_trip(world, way, tmp_path):
     group = world.group()
     record(world, group).get()
     report = group.report()
@@ -57,7 +57,7 @@ def test_a_report_comes_back(world, way, tmp_path):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_come_back(world, way):
+def test_records_survive_the_round_trip(world, way):
     plan = planned(world)
     values = [plan.explain(0), plan.critical_path(), plan.tasks, plan.transfers, world.servers(), world.traffic()]
     if world.simulated:
@@ -68,7 +68,7 @@ def test_records_come_back(world, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_graph_comes_back(platform, way):
+def test_a_graph_survives_the_round_trip(platform, way):
     graph = gl.Graph()
     a = graph.input("a", shape=(4, 4))
     graph.call("linalg/dgemm", a, a, name="square")
@@ -134,7 +134,7 @@ def test_a_session_in_a_function_is_refused(grid):
     assert grid.run(lambda: len(gl.connect().servers())).get() == len(grid.servers())
 
 
-def test_what_a_function_returns_is_told(grid):
+def test_what_a_function_returns_is_reported(grid):
     def gives_a_handle():
         with gl.connect() as inner:
             return result(inner)

@@ -102,7 +102,7 @@ def test_plans_that_do_not_fit(platform, tmp_path):
             plan.move(7, "s0")
 
 
-def test_every_result_of_a_group_with_a_bad_plan_says_so(world):
+def test_every_result_of_a_group_with_a_bad_plan_reports_it(world):
     plan, matmul = planned(world), world.function("tests/matmul")
     a = np.eye(3)
     with world.group(plan) as group:
@@ -335,7 +335,7 @@ def held_up():
     return waiting, running, go
 
 
-def test_a_heuristic_that_never_returns_is_given_up(world):
+def test_a_heuristic_that_never_returns_is_abandoned(world):
     waiting, _, go = held_up()
     match = "heuristic 'waiting': it returned no plan within 0.05 s; make it faster, or allow more time with map_timeout"
     with pytest.raises(gl.NotRun, match=match):

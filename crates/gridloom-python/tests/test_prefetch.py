@@ -26,7 +26,7 @@ def test_it_returns_at_once_and_the_value_is_right(world):
     np.testing.assert_allclose(second.get(), a @ a @ a)
 
 
-def test_it_comes_while_other_calls_run(program, gate):
+def test_it_arrives_while_other_calls_run(program, gate):
     with gl.local(servers=1, functions=[FUNCTIONS], shared_memory=False) as grid:
         halve, hold, x = grid.function("tests/halve"), grid.function("tests/hold"), np.ones(100_000)
         with grid.group() as group:
@@ -63,7 +63,7 @@ def test_nothing_is_waited_for_in_simulation(platform):
     assert seconds(1) == seconds(2) == 0.0
 
 
-def test_a_failure_is_told_by_get(world):
+def test_a_failure_is_reported_by_get(world):
     wrong = world.function("tests/wrong_shape")
     with world.group():
         bad = wrong(3)
@@ -74,7 +74,7 @@ def test_a_failure_is_told_by_get(world):
         bad.prefetch()
 
 
-def test_a_call_that_never_ran_says_why(world):
+def test_a_call_that_never_ran_reports_the_reason(world):
     matmul = world.function("tests/matmul")
     with pytest.raises(RuntimeError, match="enough"):
         with world.group():

@@ -104,7 +104,7 @@ def test_processes_are_clients_of_one_simulated_grid_and_talk(program, tmp_path)
     assert {"worker@a", "worker@b"} <= senders
 
 
-def test_bodies_are_run_if_asked_for(program, tmp_path):
+def test_bodies_run_on_request(program, tmp_path):
     code, lines, errors = run(
         tmp_path, "simulate", PROGRAM, WORKERS, "--execute", "--timeline", "timeline.html", "--trace", "trace.json"
     )

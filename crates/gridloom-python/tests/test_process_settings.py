@@ -169,7 +169,7 @@ def test_a_run_may_be_ended(tmp_path):
 
 
 @both_worlds
-def test_every_failure_is_told_and_its_class_and_status_are_the_same(tmp_path, world):
+def test_every_failure_is_reported_and_its_class_and_status_are_the_same(tmp_path, world):
     both = """
 @gl.process
 def bad(me):
@@ -200,7 +200,7 @@ def worse(me):
 
 
 @both_worlds
-def test_what_was_awaited_and_what_is_unread_is_told(tmp_path, world):
+def test_what_was_awaited_and_what_is_unread_is_reported(tmp_path, world):
     body = """
 @gl.message
 class A:

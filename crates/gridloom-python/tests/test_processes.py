@@ -213,7 +213,7 @@ def test_a_trace_that_finds_no_room_is_an_error(program, tmp_path):
     assert (tmp_path / "kept.log").read_text().startswith(line) and "No space left" not in done.stderr, done.stderr
 
 
-def test_a_deadlock_says_who_waits_for_what(program, tmp_path):
+def test_a_deadlock_reports_the_cycle(program, tmp_path):
     body = """
 @gl.process
 def listener(me):

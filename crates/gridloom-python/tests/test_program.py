@@ -40,13 +40,13 @@ def bare(tmp_path):
     return {**os.environ, "PYTHONPATH": str(tmp_path), "PATH": str(tmp_path), "GRIDLOOM_PROGRAM": ""}
 
 
-def test_a_missing_program_is_told(bare):
+def test_a_missing_program_is_reported(bare):
     done = run("--version", env=bare, cwd=bare["PYTHONPATH"])
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("gridloom: this installation of the package has no program 'gridloom'"), done.stderr
 
 
-def test_the_program_is_told_this_installation_s_interpreter_and_blas(bare, tmp_path):
+def test_the_program_receives_this_installation_s_interpreter_and_blas(bare, tmp_path):
     named = tmp_path / "other"
     named.write_text('#!/bin/sh\necho "$1 $GRIDLOOM_PYTHON $GRIDLOOM_BLAS"\n')
     named.chmod(0o755)
@@ -58,7 +58,7 @@ def test_the_program_is_told_this_installation_s_interpreter_and_blas(bare, tmp_
     assert done.stdout == f"word {sys.executable} mine.so\n", done.stderr
 
 
-def test_a_program_that_cannot_be_run_is_told(bare, tmp_path):
+def test_a_program_that_cannot_be_run_is_reported(bare, tmp_path):
     named = tmp_path / "other"
     named.write_text("no program")
     done = run("--version", env={**bare, "GRIDLOOM_PROGRAM": str(named)}, cwd=tmp_path)

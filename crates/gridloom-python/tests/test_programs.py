@@ -194,7 +194,7 @@ def test_values_are_words_of_their_own(grid):
     assert grid.function(variable)() == b"red"
 
 
-def test_a_program_that_fails_tells_its_status_and_what_it_said(grid):
+def test_a_program_that_fails_reports_its_status_and_output(grid):
     with pytest.raises(gl.RemoteError) as raised:
         grid.function(fails)(3)
     assert raised.value.kind == "ProgramFailed" and raised.value.traceback == ""
@@ -363,7 +363,7 @@ def test_likely_sizes_are_of_functions_in_python_too(platform):
         ("sort", {"stdout": "x", "sizes": {"y": "1"}}, "no result of that name"),
     ],
 )
-def test_what_does_not_fit_is_refused_where_it_stands(command, options, why):
+def test_mismatches_are_refused_at_their_place(command, options, why):
     with pytest.raises(gl.InputError, match=f"test_programs.py:\\d+: program.*{why.replace('|', '[|]')}"):
         gl.program(command, **options)
     with pytest.raises(gl.UsageError, match="timeout is a number of seconds"):

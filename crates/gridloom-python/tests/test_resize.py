@@ -122,7 +122,7 @@ def test_in_simulation_too(tmp_path):
     assert status != 0 and "cannot continue with 5 elements: 4 or fewer are possible" in out, out
 
 
-def test_a_number_that_cannot_be_is_an_error():
+def test_an_invalid_number_is_an_error():
     class One(chares.Chare):
         def ask(self, number):
             chares.resize(number)

@@ -81,7 +81,7 @@ def test_a_call_that_failed_runs_again_on_another_server(again, tmp_path):
     assert runs[0] != runs[1]
 
 
-def test_the_last_error_is_told_when_all_runs_have_failed(again, tmp_path):
+def test_the_last_error_is_reported_when_all_runs_have_failed(again, tmp_path):
     with pytest.raises(gl.RemoteError, match="run 2"):
         again.function("again/fails", retries=2)(str(tmp_path), 9)
     assert len(runs_of(tmp_path)) == 3
@@ -151,14 +151,14 @@ def test_a_server_without_a_module_gets_no_more_calls(again, tmp_path):
         ({"retries": 1, "retry_on": gl.Cancelled}, "no call runs again after Cancelled"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(again, options, told):
+def test_invalid_arguments_are_rejected(again, options, told):
     with pytest.raises(gl.UsageError, match=told):
         again.function("again/fails", **options)
     with pytest.raises(gl.UsageError, match=told):
         gl.Executor(grid=again, **options)
 
 
-def test_terms_of_any_function(again, tmp_path):
+def test_options_of_any_function(again, tmp_path):
     def flaky(folder, retries=0):
         runs = len(list(Path(folder).iterdir()))
         (Path(folder) / f"{runs}").touch()

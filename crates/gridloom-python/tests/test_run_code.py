@@ -13,7 +13,7 @@ from bad_functions import wait_until
 from sent_functions import twice
 
 
-def test_servers_take_no_code_unless_they_say_so(program, platform):
+def test_servers_run_no_code_unless_they_are_configured_to(program, platform):
     with gl.local(servers=1, run_code=False) as grid:
         for attempt in (lambda: grid.run(twice, 1), lambda: grid.map(twice, [1]), lambda: gl.Executor(grid=grid)):
             with pytest.raises(gl.UnknownName, match="start one with 'gridloom serve --run-code'"):
@@ -91,7 +91,7 @@ def test_the_last_server_that_runs_functions_is_named_when_it_is_lost(program, t
                     attempt()
 
 
-def test_a_testbed_runs_functions_if_it_is_told_to(program, platform, tmp_path):
+def test_a_testbed_runs_functions_if_it_is_configured_to(program, platform, tmp_path):
     program = Path(gl.__file__).parent / "bin" / "gridloom"
     run = [program, "testbed", "run", "-p", platform, "--speeds", "none", "--quiet", "--overload"]
     probe = subprocess.run([*run, "--no-grid", "--", "true"], capture_output=True, text=True, timeout=60)

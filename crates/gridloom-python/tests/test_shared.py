@@ -116,7 +116,7 @@ def reads(name: str) -> float:
 """
 
 
-def test_a_function_that_asks_for_a_name_moves_nothing_and_one_that_gets_it_brings_it_near(grids, tmp_path):
+def test_a_function_that_looks_up_a_name_moves_nothing_and_one_that_gets_it_caches_it(grids, tmp_path):
     module = tmp_path / "inside.py"
     module.write_text(IN_FUNCTIONS)
     agent = grids.start("agent", "--listen", "127.0.0.1:0")
@@ -179,7 +179,7 @@ def test_a_file_is_put_as_its_bytes(grid, tmp_path):
     grid.delete("file")
 
 
-def test_what_finds_no_room_says_how_much_there_is(program):
+def test_what_finds_no_room_reports_how_much_there_is(program):
     with gl.local(servers=2, memory=64 << 20) as grid:
         with pytest.raises(gl.OutOfMemory, match="half of its store"):
             grid.put("large", np.zeros(33 << 17))
@@ -203,7 +203,7 @@ def test_names_survive_the_agent(grids):
         assert grid.names()[0].version == 2 and held[5] == 5
 
 
-def test_the_loss_of_the_only_server_is_told(grids):
+def test_the_loss_of_the_only_server_is_reported(grids):
     agent = grids.start("agent", "--listen", "127.0.0.1:0")
     grids.serve("--agent", agent, "--name", "first")
     with gl.connect(agent) as grid:
@@ -284,7 +284,7 @@ def test_rows_are_those_of_a_slice(both, rows):
             both.delete("value")
 
 
-def test_only_rows_that_were_asked_for_move(platform):
+def test_only_rows_that_were_requested_move(platform):
     with gl.simulate(platform) as grid:
         # Servers are 10 MB/s away.
         grid.put("mesh", np.zeros((1000, 1000)))
@@ -314,7 +314,7 @@ def test_rows_that_cannot_be_are_errors(agent):
             grid.get("texts", rows=slice(0, 2), timeout=0)
 
 
-def test_rows_come_from_another_server_when_one_is_lost(grids):
+def test_rows_are_sent_by_another_server_when_one_is_lost(grids):
     agent = grids.start("agent", "--listen", "127.0.0.1:0")
     for number in range(2):
         grids.serve("--agent", agent, "--name", f"s{number}")
@@ -325,7 +325,7 @@ def test_rows_come_from_another_server_when_one_is_lost(grids):
         assert np.array_equal(grid.get("mesh", rows=slice(50_000, 50_010)), value[50_000:50_010])
 
 
-def test_several_puts_and_gets_go_on_at_once(both):
+def test_several_puts_and_gets_run_at_once(both):
     gets = [both.begin_get(f"part/{number}") for number in range(20)]
     puts = [both.begin_put(f"part/{number}", np.full(20_000, number)) for number in range(20)]
     try:
@@ -419,7 +419,7 @@ def test_functions_begin_puts_and_gets(program):
         assert list(grid.map(swap, range(6), [6] * 6)) == [15.0] * 6
 
 
-def test_an_error_that_nobody_reads_is_told(agent):
+def test_an_error_that_nobody_reads_is_reported(agent):
     with pytest.warns(gl.UnreadErrorWarning, match="put of 'mesh': NameExists"), gl.connect(agent) as grid:
         grid.put("mesh", 1)
         again = grid.begin_put("mesh", 2)

@@ -27,7 +27,7 @@ def test_the_same_program_twice_is_the_same_run(platform):
     assert report.predicted_seconds <= report.measured_seconds <= 2 * report.predicted_seconds
 
 
-def test_bodies_run_if_asked(platform, program):
+def test_bodies_run_on_request(platform, program):
     a = np.random.default_rng(0).random((50, 50))
     with gl.simulate(platform, functions=[FUNCTIONS], execute=True) as grid:
         value, _, _ = run(grid, a)
@@ -175,7 +175,7 @@ def other() -> None:
 
 
 @pytest.mark.parametrize("execute", [False, True])
-def test_python_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_path, capfd, execute):
+def test_python_functions_that_do_not_declare_what_they_share_are_reported(platform, tmp_path, capfd, execute):
     (tmp_path / "quiet.py").write_text(QUIET)
     with gl.simulate(platform, functions=[tmp_path / "quiet.py"], execute=execute):
         pass
@@ -183,7 +183,7 @@ def test_python_functions_that_do_not_declare_what_they_share_are_told(platform,
     assert [line.split()[1:3] for line in said] == ([] if execute else [["'quiet/both'", "gets"], ["'quiet/both'", "puts"], ["'quiet/half'", "puts"]])
 
 
-def test_functions_that_do_not_declare_what_they_share_are_told(platform, tmp_path, capfd):
+def test_functions_that_do_not_declare_what_they_share_are_reported(platform, tmp_path, capfd):
     body = '{ double x; OmstGetData("mesh", &x, sizeof x); }'
     (tmp_path / "quiet.idl").write_text(f"Define quiet(IN int i) {body}\nDefine told(IN int i) Gets(\"mesh\", 8) {body}\n")
     with gl.simulate(platform, functions=[tmp_path / "quiet.idl"]):

@@ -35,7 +35,7 @@ def test_measured_links_between_sites_have_the_latency_and_the_bandwidth(apart):
         assert link.measurements >= 1
 
 
-def test_a_group_over_two_sites_gives_right_results(apart):
+def test_a_group_over_two_sites_returns_right_results(apart):
     def alternate(problem):
         return ["server-1" if number % 2 == 0 else "server-4" for number in range(len(problem.tasks))]
 
@@ -79,6 +79,6 @@ def test_functions_connect_from_the_site_of_their_server():
         (2, None, "10MB", "unit 'MB' of bandwidth '10MB' is unknown"),
     ],
 )
-def test_what_cannot_be_is_refused(sites, latency, bandwidth, why):
+def test_invalid_input_is_rejected(sites, latency, bandwidth, why):
     with pytest.raises(gl.UsageError, match=why):
         gl.local(servers=2, sites=sites, latency=latency, bandwidth=bandwidth)

@@ -11,7 +11,7 @@ from test_lost_programs import grids
 __all__ = ["grids"]
 
 
-def test_a_server_that_comes_takes_calls_that_wait(grids, gate):
+def test_a_server_that_joins_takes_calls_that_wait(grids, gate):
     # A function of a function goes by value: these servers do not look for modules of tests.
     def stop(gate):
         import os

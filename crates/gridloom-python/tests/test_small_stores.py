@@ -45,7 +45,7 @@ def test_chains_with_more_results_than_the_store_holds(grid, heuristic):
     assert [chain.get()[0] for chain in chains] == [number + 3.0 for number in range(10)]
 
 
-def test_results_that_are_read_again_come_back(grid):
+def test_evicted_results_that_are_read_again_are_fetched(grid):
     step, add = grid.function("small/step"), grid.function("small/add")
     with grid.group("round-robin"):
         made = [step(np.full(MEBIBYTE // 8, float(number))) for number in range(12)]
@@ -57,7 +57,7 @@ def test_results_that_are_read_again_come_back(grid):
     assert [one.get()[0] for one in made] == [number + 1.0 for number in range(12)]
 
 
-def test_a_call_that_never_fits_says_so(grid):
+def test_a_call_that_never_fits_reports_it(grid):
     add = grid.function("small/add")
     with grid.group("heft"):
         total = add(np.zeros(MEBIBYTE // 2), np.zeros(MEBIBYTE // 2))

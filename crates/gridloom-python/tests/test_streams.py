@@ -28,7 +28,7 @@ def tell(path):
         yield number
 
 
-def test_values_come_in_order(grid):
+def test_values_arrive_in_order(grid):
     assert list(grid.stream(count, 1000)) == list(range(1000))
     assert list(grid.stream(lambda: "abc")) == ["a", "b", "c"]
     assert list(grid.stream(count, 0)) == []
@@ -40,7 +40,7 @@ def test_many_streams_take_turns(grid):
     assert list(zip(*streams)) == [(number,) * 8 for number in range(20)]
 
 
-def test_an_error_comes_after_the_values_before_it_and_ends_the_stream(grid):
+def test_an_error_follows_the_values_before_it_and_ends_the_stream(grid):
     stream = grid.stream(count, 3, KeyError("gone"))
     assert [next(stream) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError, match="gone") as caught:
@@ -58,20 +58,20 @@ def test_an_error_comes_after_the_values_before_it_and_ends_the_stream(grid):
         (lambda: 1 / 0, ZeroDivisionError, "division by zero"),
     ],
 )
-def test_what_goes_wrong_there_is_told(grid, function, error, told):
+def test_remote_errors_are_reported(grid, function, error, told):
     with pytest.raises(error, match=told) as caught:
         list(grid.stream(function))
     assert "python/stream" not in str(caught.value)
 
 
-def test_what_cannot_be_sent_is_told_at_once(grid):
+def test_what_cannot_be_sent_is_reported_immediately(grid):
     with pytest.raises(gl.ArgumentError, match="argument 1, of type generator, cannot be pickled"):
         grid.stream(count, (_ for _ in ()))
     with pytest.raises(ValueError, match="buffersize must be >= 1, got 0"):
         grid.stream(count, 1, buffersize=0)
 
 
-def test_the_function_runs_ahead_by_lead_values_and_ends_with_close(grid, tmp_path):
+def test_the_function_prefetches_lead_values_and_ends_with_close(grid, tmp_path):
     path = tmp_path / "told"
     with grid.stream(tell, path, buffersize=4) as stream:
         assert [next(stream), next(stream)] == [0, 1]
@@ -108,7 +108,7 @@ class Unloadable:
         return divmod, (1, 0)
 
 
-def test_what_cannot_be_loaded_there_is_told(grid):
+def test_what_cannot_be_loaded_there_is_reported(grid):
     for buffersize in (1, 16):
         with pytest.raises(gl.CannotRun, match="count cannot run on server 'server-.': an argument cannot be unpickled.*ZeroDivisionError"):
             list(grid.stream(count, Unloadable(), buffersize=buffersize))

@@ -199,6 +199,6 @@ def test_what_no_server_can_hold_is_refused_before_it_is_copied(program):
 
 
 @pytest.mark.parametrize("shape", [-1, (2, -1), 1.5, "ab", (1.0,), None])
-def test_a_shape_that_is_none_is_told(grid, shape):
+def test_a_shape_that_is_none_is_reported(grid, shape):
     with pytest.raises(gl.UsageError, match="^empty: "):
         grid.empty(shape)

@@ -13,7 +13,7 @@ from .. import _gridloom
 from ..errors import UsageError
 from .bars import Bar, print_above
 
-NO_LOG_VARIABLE = "GRIDLOOM_NO_LOG_OF_CALLS"
+NO_LOG_VARIABLE = "GRIDLOOM_NO_CALL_LOG"
 """Set in workers of servers whose log a program shows: those of `gridloom.local`."""
 
 

@@ -15,7 +15,7 @@ N = 64
 MATRIX = 8 * N * N
 
 def tree(grid):
-    """Eight matrices by binary tree, on all servers in turn; tells what moved. No call moves to an idle server."""
+    """Eight matrices by binary tree, on all servers in turn; returns what was moved. No call moves to an idle server."""
     matmul = grid.function("tests/matmul")
     level = matrices = [np.random.default_rng(k).standard_normal((N, N)) / 8 for k in range(8)]
     before = grid.traffic()
@@ -23,7 +23,7 @@ def tree(grid):
         while len(level) > 1:
             level = [matmul(a, b) for a, b in zip(level[0::2], level[1::2])]
     product = level[0].get()
-    # What its last call read is told with its end.
+    # The transfers of its last call are reported when the call ends.
     group.wait()
     after, report = grid.traffic(), group.report()
     assert np.allclose(product, np.linalg.multi_dot(matrices)), "the product is wrong"
@@ -47,7 +47,7 @@ def test_a_tree_of_calls_runs_whichever_servers_are_plain(program, plain):
             assert told["client_bytes"] == 21 * MATRIX, told
 
 
-def test_what_would_stay_on_a_plain_server_is_refused_by_name(program):
+def test_what_would_stay_on_a_stateless_server_is_refused_by_name(program):
     with gl.local(servers=2, plain=1, functions=[FUNCTIONS]) as grid:
         plain = next(server.name for server in grid.servers() if server.plain)
         grid.put("mesh", np.eye(N))
@@ -85,7 +85,7 @@ def platform_of(path, plain):
 
 @pytest.mark.parametrize("plain", [[], [1], [0, 1, 2]], ids=["none", "some", "all"])
 @pytest.mark.parametrize("world", ["simulate", "testbed"])
-def test_partly_connected_grids_run_with_plain_servers(program, tmp_path, world, plain):
+def test_partly_connected_grids_run_with_stateless_servers(program, tmp_path, world, plain):
     platform = platform_of(tmp_path / "partly.toml", plain)
     gridloom = Path(gl.__file__).parent / "bin" / "gridloom"
     run = [gridloom, "simulate", "--execute"] if world == "simulate" else [gridloom, "testbed", "run", "--speeds", "none", "--quiet", "--overload"]

@@ -1,6 +1,6 @@
 """Two programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, as functions of that number.
 
-    python bench/plain_servers.py [--world simulate|testbed] [--rounds 3] [--json FILE]
+    python bench/stateless_servers.py [--world simulate|testbed] [--rounds 3] [--json FILE]
 
 The others are stateless (`serve --plain`): each call sends its arguments, its results are sent back, and no data move between servers. Hosts are joined by
 a switch, each with a link of 100 Mb/s; --client-bandwidth changes the client's. Calls are placed by hand, the same for each number, so that only
@@ -18,9 +18,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
-OUT = ROOT / "target" / "plain_servers"
-PROGRAM = HERE / "plain_servers_program.py"
-FUNCTIONS = [HERE / "plain_servers_functions.py", ROOT / "examples" / "demo" / "enhance.py"]
+OUT = ROOT / "target" / "stateless_servers"
+PROGRAM = HERE / "stateless_servers_program.py"
+FUNCTIONS = [HERE / "stateless_servers_functions.py", ROOT / "examples" / "demo" / "enhance.py"]
 SERVERS = 6
 
 

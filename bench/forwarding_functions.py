@@ -1,4 +1,4 @@
-"""The function of bench/passing_on.py."""
+"""The function of bench/forwarding.py."""
 
 import gridloom as gl
 

@@ -1,4 +1,4 @@
-"""The product of bench/plain_servers.py."""
+"""The product of bench/stateless_servers.py."""
 
 import gridloom as gl
 

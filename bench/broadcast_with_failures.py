@@ -9,10 +9,10 @@ under a name, and all servers read them at once, each checking their SHA-256. At
 The trial is right if each other server has received the bytes, the call of the killed one has ended, and the client can then read
 the bytes. A trial that takes longer than `--limit` hangs: it is reported with its seed, and with the servers' output.
 
-    python bench/kills.py [--trials 100] [--mib 128] [--servers 8] [--replicas 2] [--seed 0] [--only keeper:planned ...]
+    python bench/broadcast_with_failures.py [--trials 100] [--mib 128] [--servers 8] [--replicas 2] [--seed 0] [--only keeper:planned ...]
 
 Methods of reading: `named`, functions that get the name; `planned`, calls of a group that take it as an argument; `placed`, `Grid.place`.
-The time lost in a trial is its time beyond the median of the trials in which nothing is killed (`--calm`).
+The time lost in a trial is its time beyond the median of the trials in which nothing is killed (`--baseline`).
 """
 
 import argparse
@@ -28,9 +28,9 @@ import sys
 import tempfile
 import time
 
-from bad_days import Node
+from faults import Node
 
-WAYS = ("named", "planned", "placed")
+METHODS = ("named", "planned", "placed")
 VICTIMS = ("keeper", "reader")
 
 FUNCTIONS = """
@@ -54,64 +54,64 @@ CLIENT = """
 import hashlib, json, sys
 import gridloom as gl, numpy as np
 
-address, seed, size_bytes, replicas, way = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
+address, seed, size_bytes, replicas, method = sys.argv[1], *map(int, sys.argv[2:5]), sys.argv[5]
 grid = gl.connect(address)
 data = np.random.default_rng(seed).integers(0, 256, size_bytes, np.uint8)
-whole = int.from_bytes(hashlib.sha256(data).digest()[:7])
+expected = int.from_bytes(hashlib.sha256(data).digest()[:7])
 
-def say(**told):
-    print(json.dumps(told), flush=True)
+def report(**fields):
+    print(json.dumps(fields), flush=True)
 
 def ends(calls):
     for server, call in calls.items():
         try:
-            say(server=server, end="right" if call.get() == whole else "wrong")
+            report(server=server, end="right" if call.get() == expected else "wrong")
         except gl.GridloomError as error:
-            say(server=server, end=type(error).__name__, text=str(error))
+            report(server=server, end=type(error).__name__, text=str(error))
 
 def all_read():
     servers = [server.name for server in grid.servers()]
-    if way == "named":
-        named = grid.function("kills/check_named")
+    if method == "named":
+        named = grid.function("broadcast_functions/check_named")
         return ends({server: named.on(server).submit("value") for server in servers})
-    if way == "placed":
+    if method == "placed":
         try:
             grid.place("value")
-            say(placed="right")
+            report(placed="right")
         except gl.GridloomError as error:
-            say(placed=type(error).__name__, text=str(error))
-    check, found, calls = grid.function("kills/check"), grid.find("value"), {}
+            report(placed=type(error).__name__, text=str(error))
+    check, found, calls = grid.function("broadcast_functions/check"), grid.find("value"), {}
     with grid.group():
         for server in servers:
             try:
                 calls[server] = check.on(server)(found)
             except gl.InputError as error:
                 # It was killed before.
-                say(server=server, end="InputError", text=str(error))
+                report(server=server, end="InputError", text=str(error))
     ends(calls)
 
-# So that all have a worker.
-check = grid.function("kills/check")
+# Starts a worker on each server.
+check = grid.function("broadcast_functions/check")
 [one.get() for one in [check.on(server.name).submit(data[:1]) for server in grid.servers()]]
 grid.put("value", data, replicas=replicas)
-say(keepers=grid.names("value")[0].servers)
+report(keepers=grid.names("value")[0].servers)
 sys.stdin.readline()
 all_read()
-say(read="right" if (grid.get("value") == data).all() else "wrong")
+report(read="right" if (grid.get("value") == data).all() else "wrong")
 """
 
 
 class Trial:
-    def __init__(self, folder, options, number, way):
+    def __init__(self, folder, options, number, method):
         self.folder = pathlib.Path(folder)
-        (self.folder / "kills.py").write_text(FUNCTIONS)
+        (self.folder / "broadcast_functions.py").write_text(FUNCTIONS)
         self.agent = Node("agent", is_cut=False)
         fixed = ["--agent", self.agent.address, "--models", "none", "--python", sys.executable, "--no-shared-memory"]
         self.servers = {
-            f"s{n}": Node("serve", f"{folder}/kills.py", "--name", f"s{n}", *fixed, is_cut=False)
+            f"s{n}": Node("serve", f"{folder}/broadcast_functions.py", "--name", f"s{n}", *fixed, is_cut=False)
             for n in range(options.servers)
         }
-        given = [self.agent.address, number, options.mib << 20, options.replicas, way]
+        given = [self.agent.address, number, options.mib << 20, options.replicas, method]
         self.client = subprocess.Popen(
             [sys.executable, "-c", CLIENT, *map(str, given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -136,9 +136,9 @@ class Trial:
         self.agent.end()
 
 
-def wrongs_of(told, victim, names):
-    """The mistakes among the client's reports."""
-    ends = {line["server"]: line for line in told if "server" in line}
+def errors_of(reports, victim, names):
+    """The errors among the reports of the client."""
+    ends = {line["server"]: line for line in reports if "server" in line}
     found = [f"{name}: {ends[name]['end']}: {ends[name].get('text', '')}" for name in names if name in ends]
     found = [
         text
@@ -148,79 +148,79 @@ def wrongs_of(told, victim, names):
     found += [f"{name}: no answer" for name in names if name not in ends]
     if victim in ends and ends[victim]["end"] == "wrong":
         found.append(f"{victim}, which was killed: wrong")
-    if not any(line.get("read") == "right" for line in told):
+    if not any(line.get("read") == "right" for line in reports):
         found.append("the client has not read the bytes")
     return found
 
 
-def trial(options, number, way, kind, delay_s):
-    """Seconds that it took, and what is wrong; `kind` is `None` if nothing is to be killed."""
-    draw = random.Random(f"{way} {kind} {number}")
+def trial(options, number, method, kind, delay_s):
+    """Duration in seconds, and the errors; `kind` is `None` if nothing is to be killed."""
+    draw = random.Random(f"{method} {kind} {number}")
     with tempfile.TemporaryDirectory() as folder:
-        one = Trial(folder, options, number, way)
+        run = Trial(folder, options, number, method)
         try:
             until = time.monotonic() + options.limit
-            first = one.next(until)
+            first = run.next(until)
             if first is None or "keepers" not in first:
                 return 0.0, [f"did not begin: {first}"], None
             keepers = first["keepers"]
             victim = None
             if kind is not None:
-                among = keepers if kind == "keeper" else [name for name in one.servers if name not in keepers]
+                among = keepers if kind == "keeper" else [name for name in run.servers if name not in keepers]
                 victim = draw.choice(among)
-            begun, told = time.monotonic(), []
+            begun, reports = time.monotonic(), []
             until = begun + options.limit
-            one.go()
+            run.go()
             if victim is not None:
                 time.sleep(draw.uniform(0.0, delay_s))
-                one.servers[victim].kill()
-            while not told or not ("read" in told[-1] or "gone" in told[-1]):
-                line = one.next(until)
+                run.servers[victim].kill()
+            while not reports or not ("read" in reports[-1] or "gone" in reports[-1]):
+                line = run.next(until)
                 if line is None:
-                    return options.limit, [f"hangs; the client has reported {told}"], victim
-                told.append(line)
-            return time.monotonic() - begun, wrongs_of(told, victim, one.servers), victim
+                    return options.limit, [f"hangs; the client has reported {reports}"], victim
+                reports.append(line)
+            return time.monotonic() - begun, errors_of(reports, victim, run.servers), victim
         finally:
-            one.end()
+            run.end()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--calm", type=int, default=5, help="trials of each method in which nothing is killed")
+    parser.add_argument("--baseline", type=int, default=5, help="trials of each method in which nothing is killed")
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--servers", type=int, default=8)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a trial")
-    parser.add_argument("--only", nargs="*", default=[], metavar="VICTIM:WAY")
+    parser.add_argument("--only", nargs="*", default=[], metavar="VICTIM:METHOD")
     options = parser.parse_args()
-    cells = [(kind, way) for way in WAYS for kind in VICTIMS if not options.only or f"{kind}:{way}" in options.only]
-    calm = {}
-    for way in dict.fromkeys(way for _, way in cells):
-        took = []
-        for number in range(options.calm):
-            took_s, wrongs, _ = trial(options, options.seed + number, way, None, 0.0)
-            took.append(took_s)
-            if wrongs:
-                sys.exit(f"{way}, nothing killed: {wrongs}")
-        calm[way] = statistics.median(took)
-        print(f"{way}, nothing killed: {calm[way]:.2f} s ({min(took):.2f} to {max(took):.2f})", flush=True)
+    cells = [(kind, method) for method in METHODS for kind in VICTIMS if not options.only or f"{kind}:{method}" in options.only]
+    baseline_s = {}
+    for method in dict.fromkeys(method for _, method in cells):
+        seconds = []
+        for number in range(options.baseline):
+            took_s, errors, _ = trial(options, options.seed + number, method, None, 0.0)
+            seconds.append(took_s)
+            if errors:
+                sys.exit(f"{method}, nothing killed: {errors}")
+        baseline_s[method] = statistics.median(seconds)
+        print(f"{method}, nothing killed: {baseline_s[method]:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})", flush=True)
     lost, bad = {cell: [] for cell in cells}, 0
-    for number, (kind, way) in zip(range(options.trials), itertools.cycle(cells)):
+    for number, (kind, method) in zip(range(options.trials), itertools.cycle(cells)):
         seed = options.seed + number
-        took_s, wrongs, victim = trial(options, seed, way, kind, 1.2 * calm[way])
-        lost[kind, way].append(took_s - calm[way])
+        took_s, errors, victim = trial(options, seed, method, kind, 1.2 * baseline_s[method])
+        lost[kind, method].append(took_s - baseline_s[method])
         load = os.getloadavg()[0]
         print(
-            f"seed {seed}, {kind} {victim}, {way}: {took_s:.2f} s, load {load:.1f}{''.join(f'; {text}' for text in wrongs)}",
+            f"seed {seed}, {kind} {victim}, {method}: {took_s:.2f} s, load {load:.1f}{''.join(f'; {text}' for text in errors)}",
             flush=True,
         )
-        bad += bool(wrongs)
-    for (kind, way), seconds in lost.items():
+        bad += bool(errors)
+    for (kind, method), seconds in lost.items():
         if seconds:
             print(
-                f"{kind} killed, {way}: {len(seconds)} trials, lost {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+                f"{kind} killed, {method}: {len(seconds)} trials, lost {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
             )
     print(f"{bad} of {options.trials} trials were not right")
     sys.exit(bad > 0)

@@ -3,8 +3,8 @@
 It runs on this machine, in simulation, or on a testbed.
 
     python bench/star.py > star.toml
-    gridloom simulate -p star.toml -- python bench/passing_on.py
-    gridloom testbed run -p star.toml --functions bench/passing_on_functions.py -- python bench/passing_on.py
+    gridloom simulate -p star.toml -- python bench/forwarding.py
+    gridloom testbed run -p star.toml --functions bench/forwarding_functions.py -- python bench/forwarding.py
 
 Each round sends another array, by plans that each have one
 call on every server; each call reads the array's first element. Prints a line of JSON for each round.
@@ -17,7 +17,7 @@ import pathlib
 import gridloom as gl
 import numpy as np
 
-FUNCTIONS = pathlib.Path(__file__).resolve().parent / "passing_on_functions.py"
+FUNCTIONS = pathlib.Path(__file__).resolve().parent / "forwarding_functions.py"
 
 
 def one_each(problem):
@@ -31,7 +31,7 @@ def main():
     parser.add_argument("--mebibytes", type=int, default=64)
     options = parser.parse_args()
     with gl.local(servers=4, functions=[FUNCTIONS]) as grid:
-        first = grid.function("passing_on_functions/first")
+        first = grid.function("forwarding_functions/first")
         servers = len(grid.servers())
         for number in range(options.rounds):
             data = np.full(options.mebibytes << 17, float(number))

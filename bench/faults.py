@@ -5,7 +5,7 @@ each. At a random moment, a fault happens to the agent, a server, two servers, a
 how each group ended: right, wrong, or with an error. A trial is over when three groups in a row were right after the nodes are
 back, or at an error that no node can recover from; otherwise it hangs.
 
-    python bench/bad_days.py [--moments 20] [--jobs 8] [--only agent:restart:tcp ...] [--seed 0]
+    python bench/faults.py [--trials 20] [--jobs 8] [--only agent:restart:tcp ...] [--seed 0]
 
 `restart` starts the node again at its address as soon as it is dead, `stop` stops its process for 15 s, `cut` breaks its
 connections and accepts no new ones for 3 s. Nodes are cut over TCP only: their addresses lead through a forwarder.
@@ -51,7 +51,7 @@ import json, sys
 import gridloom as gl, numpy as np
 
 grid = gl.connect(sys.argv[1])
-step = grid.function("days/step")
+step = grid.function("faults/step")
 number = 0
 while True:
     number += 1
@@ -64,10 +64,10 @@ while True:
                     x = step(x, add)
                 ends.append(x)
         is_right = all((end.get() == chain + number + 6.0).all() for chain, end in enumerate(ends))
-        told = {"end": "right" if is_right else "wrong"}
+        report = {"end": "right" if is_right else "wrong"}
     except gl.GridloomError as error:
-        told = {"end": type(error).__name__, "text": str(error)}
-    print(json.dumps(told), flush=True)
+        report = {"end": type(error).__name__, "text": str(error)}
+    print(json.dumps(report), flush=True)
 '''
 
 
@@ -85,24 +85,24 @@ class Forwarder:
     def _accept(self):
         while True:
             try:
-                near, _ = self.listener.accept()
+                local, _ = self.listener.accept()
             except OSError:
                 return
             if self.is_cut:
-                near.close()
+                local.close()
                 continue
             try:
-                far = socket.create_connection(("127.0.0.1", self.to))
+                remote = socket.create_connection(("127.0.0.1", self.to))
             except OSError:
-                near.close()
+                local.close()
                 continue
-            for one in (near, far):
+            for one in (local, remote):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.pairs.append((near, far))
-            for ends in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=ends, daemon=True).start()
+            self.pairs.append((local, remote))
+            for ends in ((local, remote), (remote, local)):
+                threading.Thread(target=self._forward, args=ends, daemon=True).start()
 
-    def _pass(self, a, b):
+    def _forward(self, a, b):
         try:
             while data := a.recv(1 << 16):
                 b.sendall(data)
@@ -157,11 +157,11 @@ class Node:
         """Start it, at its former port if it had one; return the port, and the address for others."""
         run = [PROGRAM, *self.arguments, "--listen", f"127.0.0.1:{self.port}"]
         self.process = subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        said = json.loads(self.process.stdout.readline())
+        ready = json.loads(self.process.stdout.readline())
         if self.forwarder is not None and self.port == 0:
             self.forwarder.to = listening_port(self.process.pid)
-            return self.forwarder.to, said["address"]
-        return int(said["address"].rpartition(":")[2]), said["address"]
+            return self.forwarder.to, ready["address"]
+        return int(ready["address"].rpartition(":")[2]), ready["address"]
 
     def end(self):
         if self.process.poll() is None:
@@ -184,13 +184,13 @@ class Node:
 
 
 class Trial:
-    def __init__(self, folder, way, is_cut):
-        shared = ["--no-shared-memory"] if way == "tcp" else []
+    def __init__(self, folder, transport, is_cut):
+        shared = ["--no-shared-memory"] if transport == "tcp" else []
         self.agent = Node("agent", is_cut=is_cut)
         fixed = ["--agent", self.agent.address, "--models", "none", "--python", sys.executable, *shared]
-        self.servers = [Node("serve", f"{folder}/days.py", "--name", f"s{n}", *fixed, is_cut=is_cut) for n in range(3)]
+        self.servers = [Node("serve", f"{folder}/faults.py", "--name", f"s{n}", *fixed, is_cut=is_cut) for n in range(3)]
         self.folder = folder
-        self.told = collections.deque()
+        self.reports = collections.deque()
         self.start_client()
 
     def start_client(self):
@@ -205,12 +205,12 @@ class Trial:
         """Wait for three right groups in a row; false if that takes too long."""
         right, until = 0, time.monotonic() + limit_s
         while right < 3:
-            told = self.next(max(0.0, until - time.monotonic()))
-            if told is None:
+            report = self.next(max(0.0, until - time.monotonic()))
+            if report is None:
                 return False
-            right = right + 1 if told["end"] == "right" else 0
-            if told["end"] != "right":
-                seen.append(told)
+            right = right + 1 if report["end"] == "right" else 0
+            if report["end"] != "right":
+                seen.append(report)
                 if ends_at_error:
                     return True
         return True
@@ -224,7 +224,7 @@ class Trial:
             node.end()
 
 
-def strike(trial, target, fault, draw):
+def cause_fault(trial, target, fault, draw):
     """Cause the fault; return a function that undoes it, if it lasts."""
     nodes = {
         "agent": [trial.agent],
@@ -280,56 +280,56 @@ def strike(trial, target, fault, draw):
             node.forwarder.heal()
 
 
-def trial(target, fault, way, seed):
-    draw = random.Random(f"{target} {fault} {way} {seed}")
+def trial(target, fault, transport, seed):
+    draw = random.Random(f"{target} {fault} {transport} {seed}")
     seen = []
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "days.py").write_text(FUNCTIONS)
-        one = Trial(folder, way, fault == "cut")
+        pathlib.Path(folder, "faults.py").write_text(FUNCTIONS)
+        one = Trial(folder, transport, fault == "cut")
         try:
             if not one.until_right(seen):
                 return ["did not start"], 0.0
             time.sleep(draw.uniform(0.0, 0.5))
             began = time.monotonic()
-            strike(one, target, fault, draw)
+            cause_fault(one, target, fault, draw)
             ended = one.until_right(seen, ends_at_error=(target, fault) == ("agent", "kill"))
             took_s = time.monotonic() - began
         finally:
             one.end()
     if not ended:
         seen.append({"end": "hangs"})
-    return [told["end"] if "text" not in told else f"{told['end']}: {told['text']}" for told in seen], took_s
+    return [report["end"] if "text" not in report else f"{report['end']}: {report['text']}" for report in seen], took_s
 
 
 def cells(only):
-    for way in ("shared", "tcp"):
+    for transport in ("shared", "tcp"):
         for target in TARGETS:
             for fault in FAULTS:
-                is_made = (fault != "cut" or way == "tcp") and (target != "worker" or fault in ("kill", "stop"))
-                if is_made and (not only or f"{target}:{fault}:{way}" in only):
-                    yield target, fault, way
+                is_made = (fault != "cut" or transport == "tcp") and (target != "worker" or fault in ("kill", "stop"))
+                if is_made and (not only or f"{target}:{fault}:{transport}" in only):
+                    yield target, fault, transport
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--moments", type=int, default=20, help="trials of each kind")
+    parser.add_argument("--trials", type=int, default=20, help="trials of each kind")
     parser.add_argument("--jobs", type=int, default=8, help="trials at a time")
-    parser.add_argument("--only", nargs="*", default=[], metavar="TARGET:FAULT:WAY")
+    parser.add_argument("--only", nargs="*", default=[], metavar="TARGET:FAULT:TRANSPORT")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     bad = 0
-    print("target       fault    way     moments  without an error  longest s  errors")
-    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+    print("target       fault    transport  trials  without an error  longest s  errors")
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         run = {
-            cell: [pool.submit(trial, *cell, given.seed + moment) for moment in range(given.moments)]
-            for cell in cells(given.only)
+            cell: [pool.submit(trial, *cell, options.seed + number) for number in range(options.trials)]
+            for cell in cells(options.only)
         }
-        for (target, fault, way), trials in run.items():
+        for (target, fault, transport), trials in run.items():
             ends = [one.result() for one in trials]
             errors = collections.Counter(error for seen, _ in ends for error in seen)
             right = sum(not seen for seen, _ in ends)
             longest = max(took for _, took in ends)
-            print(f"{target:12} {fault:8} {way:7} {len(ends):7}  {right:16}  {longest:9.1f}", flush=True)
+            print(f"{target:12} {fault:8} {transport:10} {len(ends):6}  {right:16}  {longest:9.1f}", flush=True)
             for error, times in errors.most_common(5):
                 print(f"    {times} x {error[:200]}", flush=True)
             bad += sum(times for error, times in errors.items() if error in ("wrong", "hangs", "gone", "did not start"))

@@ -1,6 +1,6 @@
 """The stencil on chares while an element or a server is killed (kill -9): its result has the bits of the serial program's, and nothing hangs.
 
-    python bench/chares_killed.py [--trials 100] [--ways folder memory server resize]        # after make build; builds the example
+    python bench/chares_with_failures.py [--trials 100] [--kinds folder memory server resize]        # after make build; builds the example
 
 Each trial runs the stencil with checkpoints, and kills a process at a random moment of the time of an undisturbed run:
 
@@ -25,13 +25,13 @@ import subprocess
 import tempfile
 import time
 
-from bad_days import Node
+from faults import Node
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 STENCIL = ROOT / "target" / "release" / "examples" / "stencil"
 ARGUMENTS = ["--size", "384", "--chares", "36", "--steps", "4000", "--checkpoint-every", "50"]
-WAYS = ("folder", "memory", "server", "resize")
+KINDS = ("folder", "memory", "server", "resize")
 #: Number of elements after each of these steps.
 RESIZES = [f"{step}:{4 if step % 1000 else 2}" for step in range(500, 4000, 500)]
 
@@ -60,11 +60,11 @@ class Servers:
         self.agent.end()
 
 
-def command(way, elements, folder, servers):
-    if way == "server":
+def command(kind, elements, folder, servers):
+    if kind == "server":
         return ["-n", "2", "--agent", servers.agent.address, "--checkpoint", "kept", "--restarts", "5", "--", "stencil"]
-    kept = f"{folder}/kept" if way == "folder" or (way == "resize" and elements % 2) else "memory"
-    resizes = [word for resize in RESIZES for word in ("--resize", resize)] if way == "resize" else []
+    kept = f"{folder}/kept" if kind == "folder" or (kind == "resize" and elements % 2) else "memory"
+    resizes = [word for resize in RESIZES for word in ("--resize", resize)] if kind == "resize" else []
     return ["-n", elements, "--checkpoint", kept, "--restarts", "5", "--", STENCIL, *resizes]
 
 
@@ -75,14 +75,14 @@ def children(pid):
     return []
 
 
-def trial(way, number, limit, seconds=None):
+def trial(kind, number, limit, seconds=None):
     """Seconds that it took, whether something was killed, and what is wrong; nothing is killed without `seconds`."""
-    draw = random.Random(f"{way} {number}")
+    draw = random.Random(f"{kind} {number}")
     elements = draw.choice([2, 3, 4])
     with tempfile.TemporaryDirectory() as folder:
-        servers = Servers(folder) if way == "server" else None
+        servers = Servers(folder) if kind == "server" else None
         words = [
-            str(word) for word in [GRIDLOOM, "chares", "run", *command(way, elements, folder, servers), *ARGUMENTS]
+            str(word) for word in [GRIDLOOM, "chares", "run", *command(kind, elements, folder, servers), *ARGUMENTS]
         ]
         began, is_killed = time.monotonic(), False
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
@@ -95,7 +95,7 @@ def trial(way, number, limit, seconds=None):
                     elif elements_now := children(run.pid):
                         os.kill(draw.choice(elements_now), signal.SIGKILL)
                         is_killed = True
-                said, _ = run.communicate(timeout=limit)
+                output, _ = run.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
                 run.kill()
                 return limit, is_killed, "hangs"
@@ -103,11 +103,11 @@ def trial(way, number, limit, seconds=None):
                 if servers is not None:
                     servers.end()
         took = time.monotonic() - began
-        found = re.findall(r"checksum (\w+)", said)
+        found = re.findall(r"checksum (\w+)", output)
         wrong = (
             None
             if run.returncode == 0 and found and set(found) == {serial()}
-            else f"status {run.returncode}: {said[-600:]}"
+            else f"status {run.returncode}: {output[-600:]}"
         )
         return took, is_killed, wrong
 
@@ -125,8 +125,8 @@ def serial():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100, help="trials of each kind")
-    parser.add_argument("--calm", type=int, default=5, help="runs of each kind in which nothing is killed")
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--baseline", type=int, default=5, help="runs of each kind in which nothing is killed")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a trial")
     options = parser.parse_args()
     os.environ.setdefault("GRIDLOOM_SECRET", "bench")
@@ -134,16 +134,16 @@ def main():
     subprocess.run(cargo, check=True, cwd=ROOT)
     serial()
     print(
-        "| killed, checkpoints in | trials | killed in time | right | hang | calm, s | with a loss, s |\n|---|---|---|---|---|---|---|",
+        "| killed, checkpoints in | trials | killed in time | right | hang | undisturbed, s | with a loss, s |\n|---|---|---|---|---|---|---|",
         flush=True,
     )
-    for way in options.ways:
-        calm = [trial(way, f"calm {number}", options.limit)[0] for number in range(options.calm)]
-        usual = statistics.median(calm)
-        found = [trial(way, number, options.limit, usual) for number in range(options.trials)]
+    for kind in options.kinds:
+        undisturbed = [trial(kind, f"baseline {number}", options.limit)[0] for number in range(options.baseline)]
+        usual = statistics.median(undisturbed)
+        found = [trial(kind, number, options.limit, usual) for number in range(options.trials)]
         for number, (_, _, wrong) in enumerate(found):
             if wrong:
-                print(f"{way} {number}: {wrong}", flush=True)
+                print(f"{kind} {number}: {wrong}", flush=True)
         lost = [took for took, is_killed, _ in found if is_killed]
         right, hang = sum(wrong is None for *_, wrong in found), sum(wrong == "hangs" for *_, wrong in found)
         spread = lambda all_of: f"{statistics.median(all_of):.2f} ({min(all_of):.2f}..{max(all_of):.2f})"  # noqa: E731
@@ -152,9 +152,9 @@ def main():
             "memory": "an element, memory",
             "server": "a server, a folder",
             "resize": "an element while their number changes, both",
-        }[way]
+        }[kind]
         print(
-            f"| {what} | {len(found)} | {len(lost)} | {right} | {hang} | {spread(calm)} | {spread(lost)} |", flush=True
+            f"| {what} | {len(found)} | {len(lost)} | {right} | {hang} | {spread(undisturbed)} | {spread(lost)} |", flush=True
         )
     print(f"load: {os.getloadavg()}")
 

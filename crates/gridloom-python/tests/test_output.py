@@ -62,7 +62,7 @@ def texts(said, is_error=False):
     return "".join(one.text for one in said if one.text is not None and one.is_error == is_error)
 
 
-def test_a_listener_hears_lines_of_calls_and_of_groups(file):
+def test_a_listener_receives_lines_of_calls_and_of_groups(file):
     said = []
     with gl.local(1, functions=[file], logs=said.append) as grid:
         speak = grid.function("spoken/speak")
@@ -142,14 +142,14 @@ def test_the_streams_are_as_others(file, capfd):
     assert texts(said) == "a\nb\n" and "bytes\n" in capfd.readouterr().err
 
 
-def test_a_forked_child_does_not_speak_for_the_call(file, capfd):
+def test_a_forked_child_does_not_print_for_the_call(file, capfd):
     said = []
     with gl.local(1, functions=[file], logs=said.append) as grid:
         assert grid.function("spoken/fork")() == 1
     assert texts(said) == "of the parent\n" and "of the child\n" in capfd.readouterr().err
 
 
-def test_progress_is_told_and_ends_whole(file):
+def test_progress_is_reported_and_ends_whole(file):
     said = []
 
     def work(rounds):
@@ -185,7 +185,7 @@ def test_a_listener_that_fails_loses_no_call(file, monkeypatch):
     assert unraisable and all(isinstance(one.exc_value, ValueError) for one in unraisable)
 
 
-def test_a_nested_call_speaks_through_the_call_that_made_it(file):
+def test_a_nested_call_prints_through_the_call_that_made_it(file):
     said = []
 
     def outer(n):

@@ -1,4 +1,4 @@
-"""A chain of products and an image in strips on six servers, for bench/plain_servers.py: prints bytes moved and seconds."""
+"""A chain of products and an image in strips on six servers, for bench/stateless_servers.py: prints bytes moved and seconds."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ ARRAY_BYTES_MIN = 10_000
 
 def chain(grid):
     """The product of twelve matrices by binary tree; each runs where its left factor was made."""
-    product = grid.function("plain_servers_functions/product")
+    product = grid.function("stateless_servers_functions/product")
     random = np.random.default_rng(8)
     level = [(random.standard_normal((ORDER, ORDER)) / ORDER**0.5, number // 2) for number in range(MATRICES)]
     expected = None if grid.simulated else np.linalg.multi_dot([matrix for matrix, _ in level])
