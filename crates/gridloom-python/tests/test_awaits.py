@@ -176,7 +176,7 @@ def test_methods_that_wait_at_the_end_are_reported():
 def test_what_a_waiting_method_does_wrong():
     wrong = [
         (gl.UsageError, "Waiter.foreign awaits 'what an event loop knows'", lambda all: all[0].foreign()),
-        (gl.UsageError, "awaits its own chare's", lambda all: all[0].twice()),
+        (gl.UsageError, "can await only mailboxes, futures, channels and reductions of its own chare", lambda all: all[0].twice()),
         (gl.UsageError, "this future is another chare's", lambda all: all[1].give_future()),
         (gl.UsageError, r"future 1 of Waiter\(0,\) got a second value", lambda all: all[0].send_twice()),
         (gl.UsageError, "a channel joins two chares", lambda all: all[0].make(all)),

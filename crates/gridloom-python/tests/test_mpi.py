@@ -265,7 +265,7 @@ def test_modules_are_listed(tmp_path):
     (tmp_path / "counter.py").write_text("")
     (tmp_path / "program.py").write_text("import counter\nfrom mpi4py import MPI\nimport numpy\n")
     done = ranks(2, "--list-modules", tmp_path / "program.py")
-    assert "of its own: __main__, counter\n" in done.stderr and "mpi4py" in done.stderr, done.stderr
+    assert "of which each rank has its own copy: __main__, counter\n" in done.stderr and "mpi4py" in done.stderr, done.stderr
 
 
 ENDS = """

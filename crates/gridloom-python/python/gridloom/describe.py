@@ -74,7 +74,7 @@ def undeclared(definition: str, body: types.CodeType) -> list[str]:
     # Dictionaries have `get`, too: a function that shares data has a session of its own.
     if "connect" not in names:
         return []
-    declared = {use["does"] for use in json.loads(definition)["signature"]["uses"]}
+    declared = {use["kind"] for use in json.loads(definition)["signature"]["uses"]}
     found = []
     if names & _GETS and "Get" not in declared:
         found.append("gets")
