@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use gridloom::{Arg, Error, Function, Grid, Object, PendingCall, Results, Retry, Value};
+use gridloom::{Arg, Deferral, Error, Function, Grid, Object, PendingCall, Results, Retry, Value};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -57,6 +57,24 @@ impl RawFunction {
     fn retried(&self, py: Python<'_>, times: u32, crashes: bool, raised: Option<Vec<String>>) -> PyResult<RawFunction> {
         let (grid, function) = self.function.live(py)?;
         let function = function.retried(Retry { times, crashes, raised: raised.map(BTreeSet::from_iter) });
+        Ok(RawFunction::new(&self.session, grid, function))
+    }
+
+    /// Returns the function with calls that wait in this program until a server has a free slot. `first`: before calls
+    /// that wait already, and with a time limit that begins at once. Servers in `failed_on` and `unable`, by name, run
+    /// them only if there are no others.
+    fn deferred(
+        &self,
+        py: Python<'_>,
+        first: bool,
+        failed_on: Vec<String>,
+        unable: Vec<String>,
+    ) -> PyResult<RawFunction> {
+        let (grid, function) = self.function.live(py)?;
+        let function = detached(py, move || {
+            let failures = function.failures(&failed_on, &unable);
+            function.deferred(Deferral { goes_first: first, limit_begins: first, failures })
+        });
         Ok(RawFunction::new(&self.session, grid, function))
     }
 
@@ -181,6 +199,25 @@ impl RawPending {
         let watch = self.pending.with(py, PendingCall::watch)?;
         detached(py, move || watch.cancel());
         Ok(())
+    }
+
+    /// Cancels a deferred call that was not sent to a server; true if it is cancelled.
+    fn cancel_unsent(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.is_taken() {
+            return Ok(false);
+        }
+        // Another thread may take its end meanwhile.
+        let watch = self.pending.with(py, PendingCall::watch)?;
+        Ok(detached(py, move || watch.cancel_unsent()))
+    }
+
+    /// When a deferred call was sent, by the session's clock; `None` while it waits, and after its end was taken.
+    fn sent_at(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        if self.is_taken() {
+            return Ok(None);
+        }
+        let watch = self.pending.with(py, PendingCall::watch)?;
+        Ok(detached(py, move || watch.sent_s()))
     }
 
     /// Makes [`RawGrid::await_ends`](crate::grid::RawGrid) report its end, immediately if it has ended.

@@ -305,10 +305,11 @@ impl RawGrid {
         detached(py, move || grid.watch_ends(limit, all)).or_raise(py)
     }
 
-    /// Serial numbers of started calls that wait for results of other calls.
-    fn paused(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+    /// Holds back those of the deferred calls of these serial numbers that were not sent, or ends that.
+    fn hold_back(&self, py: Python<'_>, serials: Vec<u64>, is_held: bool) -> PyResult<()> {
         let grid = self.grid.live(py)?;
-        Ok(detached(py, move || grid.paused()).into_iter().map(|task| task.serial).collect())
+        detached(py, move || grid.hold_back(&serials, is_held));
+        Ok(())
     }
 
     /// Unread errors in groups, as text.

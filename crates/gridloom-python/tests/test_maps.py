@@ -115,7 +115,7 @@ def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch):
     assert last.cancel() and last.cancelled()
     with pytest.raises(CancelledError):
         list(results)
-    assert not grid._any_function.runner._delayed and not grid._any_function.runner._waiting
+    assert not grid._any_function.runner._calls
 
 
 def raise_timeout(_):

@@ -236,9 +236,12 @@ impl Grid {
         self.0.state_now().under_way()
     }
 
-    /// Started calls, plain or in groups, that wait for results of other calls: they occupy no slots.
-    pub fn paused(&self) -> Vec<TaskId> {
-        self.0.state_now().paused.iter().copied().collect()
+    /// Holds back deferred calls of these serial numbers that were not sent, or ends that; see [`Function::deferred`](crate::Function::deferred).
+    /// Calls that were sent are not affected.
+    pub fn hold_back(&self, serials: &[u64], is_held: bool) {
+        let client = self.0.client();
+        let tasks = serials.iter().map(|serial| TaskId { client, serial: *serial }).collect();
+        self.0.command(Command::Hold { tasks, is_held });
     }
 
     /// The numbers of groups, of their tasks and of their data that the session remembers: those that a group or a

@@ -80,7 +80,8 @@ pub use value::Value;
 
 pub use gridloom_base as base;
 pub use gridloom_core as core;
-pub use gridloom_core::graph::Retry;
+pub use gridloom_core::call::Deferral;
+pub use gridloom_core::graph::{Failures, Retry};
 pub use gridloom_derive::Message;
 pub use gridloom_layout as layout;
 /// A Rust type as a message that C and Python programs declare too. See [`layout::rust`] for the corresponding

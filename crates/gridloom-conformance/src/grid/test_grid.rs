@@ -143,7 +143,7 @@ impl<'w> TestGrid<'w> {
 
     pub(super) fn call(&mut self, task: Task, sources: &[(DatumId, Meta)], limits: impl Into<CallTimeouts>) -> TaskId {
         let (id, limits) = (task.id, limits.into());
-        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limits });
+        self.world.command(self.client, Command::Call { task, sources: sources.to_vec(), limits, deferral: None });
         id
     }
 

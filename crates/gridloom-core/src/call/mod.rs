@@ -4,6 +4,7 @@
 //! the sum of the time for the work already sent there, the transfer there, the call and the transfer back is least.
 
 mod callback;
+mod deferral;
 mod limits;
 mod output;
 
@@ -17,6 +18,7 @@ use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
 use limits::Deadlines;
 
 pub use callback::{Callback, CallbackAnswer, WorkerEvent};
+pub use deferral::Deferral;
 pub use limits::{CallTimeouts, LimitKind};
 pub use output::{OutputItem, TaskOutput};
 
@@ -44,8 +46,30 @@ pub struct Request {
 
 impl Request {
     pub fn new(now: Time, task: Task, sources: Vec<(DatumId, Meta)>, limits: CallTimeouts) -> Request {
-        let deadline = limits.whole_ns.map(|limit| now + limit);
-        Request { task: Arc::new(task), sources, limits, deadline, losses: 0, failures: Failures::default() }
+        let failures = Failures::default();
+        let mut request = Request { task: Arc::new(task), sources, limits, deadline: None, losses: 0, failures };
+        request.begin_limit(now);
+        request
+    }
+
+    /// Creates the request of a call for the backlog.
+    pub fn deferred(
+        now: Time,
+        task: Task,
+        sources: Vec<(DatumId, Meta)>,
+        limits: CallTimeouts,
+        deferral: Deferral,
+    ) -> Request {
+        let mut request = Request { failures: deferral.failures, ..Request::new(now, task, sources, limits) };
+        if !deferral.limit_begins {
+            request.deadline = None;
+        }
+        request
+    }
+
+    /// Has the limit for the whole call begin now, unless it has begun.
+    pub fn begin_limit(&mut self, now: Time) {
+        self.deadline = self.deadline.or_else(|| self.limits.whole_ns.map(|limit| now + limit));
     }
 
     /// Returns its size as the models use it, the bytes of its arguments, and the bytes of its results.
@@ -145,6 +169,7 @@ impl Calls {
                     !request.failures.at(server) && !self.is_unable(server, request.task.name())
                 })
                 .or_else(|| self.choose_among(grid, links, request, |server| !request.failures.at(server)))
+                .or_else(|| self.choose_among(grid, links, request, |server| !request.failures.is_unable(server)))
                 .or_else(|| self.choose_among(grid, links, request, |_| true)),
         }
     }

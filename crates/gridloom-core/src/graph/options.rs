@@ -75,13 +75,22 @@ impl Retry {
 }
 
 /// The servers where a task has failed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Failures {
+    /// Includes those in `unable`.
     servers: BTreeSet<NodeId>,
+    /// Servers that lack what the task needs, as its program knows.
+    unable: BTreeSet<NodeId>,
     runs: u32,
 }
 
 impl Failures {
+    /// Creates the record of earlier attempts that the program made: they count as no runs of this task.
+    pub fn of_attempts(failed: impl IntoIterator<Item = NodeId>, unable: impl IntoIterator<Item = NodeId>) -> Failures {
+        let unable: BTreeSet<NodeId> = unable.into_iter().collect();
+        Failures { servers: failed.into_iter().chain(unable.iter().copied()).collect(), unable, runs: 0 }
+    }
+
     pub fn push(&mut self, server: NodeId, error: &TaskError) {
         self.servers.insert(server);
         // A task that could not be started has not run.
@@ -95,6 +104,11 @@ impl Failures {
     /// Returns the number of runs that ended in an error.
     pub fn runs(&self) -> u32 {
         self.runs
+    }
+
+    /// True if that server lacks what the task needs.
+    pub fn is_unable(&self, server: NodeId) -> bool {
+        self.unable.contains(&server)
     }
 
     /// True if it has failed on that server.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{CallTimeouts, Callback, CallbackAnswer, TaskOutput};
+use crate::call::{CallTimeouts, Callback, CallbackAnswer, Deferral, TaskOutput};
 use crate::graph::{Group, Task};
 use crate::node::message::{
     CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ServerStatus, TaskReport, TransferReport,
@@ -237,7 +237,11 @@ pub enum Command {
         sources: Vec<(DatumId, Meta)>,
         /// Timeouts of the call.
         limits: CallTimeouts,
+        /// Set if it waits in the client until a server has a free slot. Its sending is reported by `CallSent`.
+        deferral: Option<Box<Deferral>>,
     },
+    /// Hold back deferred calls that were not sent, or stop that; calls that were sent are not affected.
+    Hold { tasks: Vec<TaskId>, is_held: bool },
     /// The answer to `Event::CallsBack`.
     CalledBack {
         /// The server that called back.
@@ -292,6 +296,8 @@ pub enum Command {
     },
     /// Cancel a call, or all tasks of a group that have not ended.
     Cancel { tasks: Vec<TaskId> },
+    /// Cancel those of the deferred calls that were not sent.
+    CancelUnsent { tasks: Vec<TaskId> },
     /// Request the agent's link measurements. Ends in `Links`.
     Links,
     /// Have a server report everything that it has learned to the agent. Ends in a `Directory` that contains it,
@@ -417,6 +423,8 @@ pub enum Event {
         server: Option<NodeId>,
         report: TaskReport,
     },
+    /// A deferred call was sent to a server for the first time.
+    CallSent { at: Time, task: TaskId },
     /// A running call calls the program back, which answers with `Command::CalledBack`.
     CallsBack {
         /// The server that runs the call.
@@ -431,8 +439,6 @@ pub enum Event {
         function: String,
         said: TaskOutput,
     },
-    /// A started call waits for results of other calls and occupies no slot, or it resumes.
-    Paused { task: TaskId, waits: bool },
     /// A datum was transferred between servers, or to or from the client.
     Transferred {
         /// When it arrived, as far as the client can tell.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskId, Time};
+use gridloom_core::call::Deferral;
 use gridloom_core::graph::{Argument, CopyLifetime, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::{Command, Event};
 
@@ -388,8 +389,11 @@ impl WorkloadDriver {
         }
         let sources = call.sources.iter().map(|(datum, _)| (*datum, self.draw.meta())).collect();
         let (task, limits) = (call.task.clone(), call.limit_ns.into());
+        // Every other call of a function waits in the client until a server has a free slot.
+        let is_deferred = task.object().is_none() && task.id.serial % 2 == 0;
+        let deferral = is_deferred.then(Box::<Deferral>::default);
         self.calls.insert(task.id, call);
-        sim.command(self.node, Command::Call { task, sources, limits });
+        sim.command(self.node, Command::Call { task, sources, limits, deferral });
     }
 
     fn put(&self, sim: &mut Simulation, ledger: &mut Ledger, datum: DatumId, value: f64) {

@@ -100,7 +100,7 @@ impl Stage {
             let (task, datum, meta) = (self.task(serial), self.datum(serial), self.meta());
             self.sim.put(self.client, datum, meta.clone(), None);
             let sources = vec![(datum, meta)];
-            self.sim.command(self.client, Command::Call { task, sources, limits: Default::default() });
+            self.sim.command(self.client, Command::Call { task, sources, limits: Default::default(), deferral: None });
         }
         self.ended(count as usize)
     }
@@ -126,7 +126,10 @@ fn a_call_does_not_wait_for_the_task_of_another_client() {
     let others: Vec<NodeId> = (0..2).map(|_| stage.sim.add_client(HostId(4), "another")).collect();
     stage.sim.put(first, datum, meta.clone(), None);
     let long = Task { work_flops: Some(1e11), ..task };
-    stage.sim.command(first, Command::Call { task: long, sources: vec![(datum, meta)], limits: Default::default() });
+    stage.sim.command(
+        first,
+        Command::Call { task: long, sources: vec![(datum, meta)], limits: Default::default(), deferral: None },
+    );
     for other in others {
         stage.client = other;
         while !matches!(stage.next(), Event::Directory { grid, .. } if grid.servers.len() == 3) {}

@@ -4,6 +4,7 @@ mod breaking;
 mod channel;
 mod conformance;
 mod contract;
+mod deferred;
 mod durable;
 mod independent;
 mod lan;

@@ -150,7 +150,10 @@ fn a_node_without_memory_is_named() {
         work_flops: Some(1e6),
         options: Default::default(),
     };
-    sim.command(client, Command::Call { task: sum, sources: vec![(argument, array)], limits: Default::default() });
+    sim.command(
+        client,
+        Command::Call { task: sum, sources: vec![(argument, array)], limits: Default::default(), deferral: None },
+    );
     let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
     let Event::TaskEnded { report, .. } = &ended else { unreachable!("waited for") };
     let Err(TaskError::OutOfMemory { place, .. }) = &report.outcome else { panic!("{ended:?}") };

@@ -9,13 +9,16 @@ use std::time::Duration;
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
 use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskId};
-use gridloom_core::graph::{Argument, CallOptions, Output, Retry, Task, TaskKind};
+use gridloom_core::call::Deferral;
+use gridloom_core::graph::{Argument, CallOptions, Failures, Output, Retry, Task, TaskKind};
 use gridloom_idl::method::is_automatic;
 use gridloom_idl::{ActualArgument, BindError, BoundCall, Signature, class_of};
 
+use gridloom_perf::ServerView;
+
 use super::arg::Arg;
 use super::args::IntoArgs;
-use super::pending::{PendingCall, Prepared, TransferLimits};
+use super::pending::{PendingCall, Prepared, SendOptions, TransferLimits};
 use super::results::Results;
 use super::view::gives_as;
 use crate::session::{CallbackHandler, GangCallback, Session, expect_asking};
@@ -43,6 +46,8 @@ pub struct Function {
     ranks: u32,
     /// Time limits for the transfers of its calls.
     transfers: TransferLimits,
+    /// Set if its calls wait in the client until a server has a free slot.
+    deferral: Option<Deferral>,
 }
 
 /// Maximum length of a label; longer ones are cut.
@@ -75,6 +80,7 @@ impl Function {
             transfers: TransferLimits::default(),
             label: None,
             ranks: 0,
+            deferral: None,
         }
     }
 
@@ -173,6 +179,24 @@ impl Function {
         Function { repeats: Some(first_serial), ..self }
     }
 
+    /// Returns the function with plain calls that wait in this program until a server has a free slot. Until then they can be
+    /// cancelled ([`Watch::cancel_unsent`](crate::Watch::cancel_unsent)) and held back ([`Grid::hold_back`](crate::Grid::hold_back))
+    /// without a message, and no server is chosen for them. So a program can make many more calls than the servers have slots.
+    pub fn deferred(self, deferral: Deferral) -> Function {
+        Function { deferral: Some(deferral), ..self }
+    }
+
+    /// Returns the record of earlier attempts that failed on servers of these names, for [`Deferral`]: calls prefer other
+    /// servers, and run on those in `unable` only if there are no others. Servers that are not in the grid are left out.
+    pub fn failures(&self, failed: &[String], unable: &[String]) -> Failures {
+        let view = self.session.servers();
+        let nodes = |names: &[String]| -> Vec<NodeId> {
+            let is_named = |server: &&ServerView| names.contains(&server.name);
+            view.servers.iter().filter(is_named).map(|server| server.node).collect()
+        };
+        Failures::of_attempts(nodes(failed), nodes(unable))
+    }
+
     /// Returns the function without the files that it would make for these parameters, by index: it gets no paths for them.
     pub fn without_files(self, params: Vec<usize>) -> Function {
         Function { unwanted_files: params, ..self }
@@ -251,7 +275,8 @@ impl Function {
             self.prepare_any(&args.into_args(), &[], |value| (self.session.new_datum(), value.clone()))?;
         prepared.task.options.gang = slots;
         expect_asking(&self.session, prepared.task.id, asking);
-        PendingCall::send(&self.session, &self.signature, prepared, (None, self.transfers), Some(server), false, None)
+        let options = SendOptions { transfers: self.transfers, only: Some(server), ..SendOptions::default() };
+        PendingCall::send(&self.session, &self.signature, prepared, options)
     }
 
     fn submit_to(
@@ -269,8 +294,10 @@ impl Function {
         let args = args.iter().map(Arg::resolved).collect::<Result<Vec<_>, _>>()?;
         let named = named.iter().map(|(n, a)| Ok((n.clone(), a.resolved()?))).collect::<Result<Vec<_>, Error>>()?;
         let prepared = self.prepare_any(&args, &named, |value| (self.session.new_datum(), value.clone()))?;
-        let server = self.object.map(|object| object.server).or(server).or(self.only);
-        PendingCall::send(&self.session, &self.signature, prepared, (limit, self.transfers), server, false, callee)
+        let only = self.object.map(|object| object.server).or(server).or(self.only);
+        let (transfers, deferral) = (self.transfers, self.deferral.clone());
+        let options = SendOptions { limit, transfers, only, calibrates: false, callee, deferral };
+        PendingCall::send(&self.session, &self.signature, prepared, options)
     }
 
     /// Sends a call that measures the server, which runs it only while idle.
@@ -281,15 +308,8 @@ impl Function {
         limit: Option<Duration>,
     ) -> Result<PendingCall, Error> {
         let prepared = self.prepare(&[], named, |value| (self.session.new_datum(), value.clone()))?;
-        PendingCall::send(
-            &self.session,
-            &self.signature,
-            prepared,
-            (limit, TransferLimits::default()),
-            Some(server),
-            true,
-            None,
-        )
+        let options = SendOptions { limit, only: Some(server), calibrates: true, ..SendOptions::default() };
+        PendingCall::send(&self.session, &self.signature, prepared, options)
     }
 
     /// Rejects functions with callbacks: only [`Function::submit_calling`] allows them.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
-use gridloom_core::call::CallTimeouts;
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
+use gridloom_core::call::{CallTimeouts, Deferral};
 use gridloom_core::graph::{CallOptions, Task};
 use gridloom_core::node::Command;
 use gridloom_idl::Signature;
@@ -32,6 +32,22 @@ pub struct TransferLimits {
     pub results: Option<Duration>,
 }
 
+/// How a plain call is sent.
+#[derive(Default)]
+pub(super) struct SendOptions {
+    /// Time limit of the whole call.
+    pub(super) limit: Option<Duration>,
+    pub(super) transfers: TransferLimits,
+    /// The only server that may run it, if set.
+    pub(super) only: Option<NodeId>,
+    /// True if it measures its server.
+    pub(super) calibrates: bool,
+    /// Receives its callbacks, if its function has some.
+    pub(super) callee: Option<CallbackHandler>,
+    /// Set if it waits in the client until a server has a free slot.
+    pub(super) deferral: Option<Deferral>,
+}
+
 /// A plain call in progress.
 #[derive(Debug)]
 pub struct PendingCall {
@@ -43,16 +59,14 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// Sends a plain call. `calibrates` is set if the call measures its server.
+    /// Sends a plain call.
     pub(super) fn send(
         session: &Session,
         signature: &Arc<Signature>,
         prepared: Prepared,
-        (limit, transfers): (Option<Duration>, TransferLimits),
-        only: Option<NodeId>,
-        calibrates: bool,
-        callee: Option<CallbackHandler>,
+        options: SendOptions,
     ) -> Result<PendingCall, Error> {
+        let SendOptions { limit, transfers, only, calibrates, callee, deferral } = options;
         let Prepared { mut task, values, outputs } = prepared;
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
@@ -60,7 +74,7 @@ impl PendingCall {
             sources.push((*datum, value.meta.clone()));
         }
         let id = task.id;
-        session.state().calls.begin(id);
+        session.state().calls.begin(id, deferral.is_some());
         let is_once = callee.is_some() || task.object().is_some() || task.options.gang > 0;
         task.options = CallOptions { bound_to: only, is_measuring: calibrates, is_once, ..task.options };
         if let Some(callee) = callee {
@@ -72,7 +86,7 @@ impl PendingCall {
             arguments_ns: transfers.arguments.map(to_ns),
             results_ns: transfers.results.map(to_ns),
         };
-        session.command(Command::Call { task, sources, limits });
+        session.command(Command::Call { task, sources, limits, deferral: deferral.map(Box::new) });
         let (session, signature) = (session.clone(), signature.clone());
         Ok(PendingCall { session, task: id, signature, outputs, collected: false })
     }
@@ -174,6 +188,19 @@ impl Watch {
         if !self.is_done() {
             self.session.command(Command::Cancel { tasks: vec![self.task] });
         }
+    }
+
+    /// When it was sent to a server, by the session's clock ([`Grid::now`](crate::Grid::now)); `None` while it waits for a free
+    /// slot, and for a call that does not wait for one ([`Function::deferred`](crate::Function::deferred)).
+    pub fn sent_s(&self) -> Option<f64> {
+        self.session.state_now().calls.sent_at(self.task).map(Time::seconds)
+    }
+
+    /// Cancels a deferred call that was not sent to a server. Returns true if it is cancelled.
+    pub fn cancel_unsent(&self) -> bool {
+        self.session.state().calls.begin_cancel(self.task);
+        self.session.command(Command::CancelUnsent { tasks: vec![self.task] });
+        self.session.state_now().calls.end_cancel(self.task)
     }
 }
 

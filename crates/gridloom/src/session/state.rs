@@ -3,7 +3,7 @@
 //! **Invariant:** an event is processed once, under the session's lock. [`State::take_in`] passes it to the parts that it
 //! concerns, and neither waits nor sends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +33,6 @@ pub(crate) struct State {
     pub(crate) links: Links,
     pub(crate) outputs: Outputs,
     pub(crate) call_backs: CallBacks,
-    /// Running calls that wait for results of other calls.
-    pub(crate) paused: BTreeSet<TaskId>,
 }
 
 /// What events change outside of the state.
@@ -133,12 +131,10 @@ impl State {
             Event::GroupEnded { at, group } => self.groups.on_ended(group, at),
             Event::ServerLost { name, why, rerun: again, .. } => self.groups.on_server_lost(&name, &why, &again),
             Event::CallsBack { server, call } => self.call_backs.on_call(server, call),
-            Event::Paused { task, waits: true } => _ = self.paused.insert(task),
-            Event::Paused { task, waits: false } => _ = self.paused.remove(&task),
+            Event::CallSent { at, task } => self.calls.on_sent(at, task),
             Event::TaskEnded { at, server, mut report } => {
                 report.outcome = report.outcome.map_err(|error| self.directory.with_lost_servers(error));
                 self.call_backs.on_end(report.task);
-                self.paused.remove(&report.task);
                 self.ends.on_end(report.task);
                 match self.calls.on_end(at, server, report) {
                     Owner::Call => {}

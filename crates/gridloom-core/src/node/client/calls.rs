@@ -1,5 +1,6 @@
 //! Plain calls: each is mapped by itself when it is made, and its results are sent to the client.
 
+use super::backlog::Target;
 use super::recovery::not_received_error;
 use super::{Client, mapping};
 use crate::call::{Call, LimitKind, Request};
@@ -12,6 +13,14 @@ use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, NodeId, TaskError, TaskId, Time};
 
 impl Client {
+    /// Sends a call, or has it wait for the first directory.
+    pub(super) fn begin_call(&mut self, now: Time, request: Request, out: &mut Vec<Effect>) {
+        match !self.directory.is_known && !self.contacts.agent_was_lost() {
+            true => self.wait(request, out),
+            false => self.send_call(now, request, out),
+        }
+    }
+
     /// Returns the display name of a task, if it is at that server.
     pub(super) fn label_at(&self, id: TaskId, server: NodeId) -> Option<&str> {
         let call = self.calls.get(id).filter(|call| call.server == server).map(|call| call.request.task.label());
@@ -62,6 +71,42 @@ impl Client {
         }
     }
 
+    /// Sends calls of the backlog to servers with free slots.
+    pub(super) fn send_deferred(&mut self, now: Time, out: &mut Vec<Effect>) {
+        loop {
+            let (calls, grid, links) = (&self.calls, &self.directory.grid, self.links.estimates());
+            let target = |request: &Request| {
+                let slots_at = |server: NodeId| grid.server(server).map(|at| grid.servers[at].slots as usize);
+                let only = match (request.task.options.bound_to, request.failures.is_empty()) {
+                    (Some(only), _) => Some(only),
+                    (None, true) => None,
+                    (None, false) => calls.choose(grid, links, request).map(|(server, _)| server),
+                };
+                match only.and_then(|server| Some((server, slots_at(server)?))) {
+                    Some((server, slots)) => Target::Only { server, slots },
+                    None => {
+                        let offered = grid.servers.iter().filter(|s| s.functions.contains_key(request.task.name()));
+                        Target::Any { slots: offered.map(|server| server.slots as usize).sum() }
+                    }
+                }
+            };
+            let Some(mut request) = self.backlog.take_next(now, target) else { return };
+            out.push(Effect::Emit(Event::CallSent { at: now, task: request.task.id }));
+            request.begin_limit(now);
+            self.begin_call(now, request, out);
+            self.set_deadline(out);
+        }
+    }
+
+    /// Cancels those of the deferred calls that were not sent.
+    pub(super) fn cancel_unsent(&mut self, now: Time, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
+        for id in tasks {
+            if let Some(request) = self.backlog.take(id) {
+                self.call_failed(now, &request, None, TaskError::Cancelled, out);
+            }
+        }
+    }
+
     fn post_call(&mut self, now: Time, request: Request, server: NodeId, run_s: f64, out: &mut Vec<Effect>) {
         let Request { task, sources, .. } = &request;
         let message = TaskToServer::Call { task: (**task).clone(), supplies: sources.clone() };
@@ -84,7 +129,9 @@ impl Client {
         let Some(call) = self.calls.get(task.id) else { return };
         let ((_, sent_bytes, back_bytes), server) = (call.request.size(), call.server);
         let bytes = sent_bytes.saturating_add(back_bytes);
-        self.queue(now, server, task, bytes, !task.options.is_measuring, is_there);
+        // A call that has failed elsewhere stays at the server that was chosen for it.
+        let may_move = !task.options.is_measuring && call.request.failures.is_empty();
+        self.queue(now, server, task, bytes, may_move, is_there);
     }
 
     /// Handles the arrival of an argument at its server, after which the call may have all of them.
@@ -121,6 +168,7 @@ impl Client {
             self.send_call(now, request, out);
             return;
         }
+        self.backlog.ended(now, request.task.id);
         for (datum, _) in &request.sources {
             out.push(Effect::DropDatum { datum: *datum });
         }
@@ -141,6 +189,7 @@ impl Client {
     ) {
         let Request { task, sources, .. } = request;
         self.queues.remove(now, task.id);
+        self.backlog.ended(now, task.id);
         for datum in sources.iter().map(|(datum, _)| *datum).chain(task.outputs.iter().map(|output| output.datum)) {
             out.push(Effect::DropDatum { datum });
         }
@@ -214,8 +263,9 @@ impl Client {
     }
 
     pub(super) fn set_deadline(&mut self, out: &mut Vec<Effect>) {
-        let next = [self.waiting_calls.next_deadline(), self.calls.next_deadline(), self.names.next_deadline()];
-        if let Some(at) = next.into_iter().flatten().min() {
+        let calls = [self.backlog.next_deadline(), self.waiting_calls.next_deadline(), self.calls.next_deadline()];
+        let next = calls.into_iter().chain([self.names.next_deadline()]);
+        if let Some(at) = next.flatten().min() {
             out.push(Effect::SetTimer { timer: ClientTimer::Deadline.into(), at });
         }
     }
@@ -273,7 +323,8 @@ impl Client {
 
     /// Fails the calls whose limits expired while they waited.
     pub(super) fn waiting_expired(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for request in self.waiting_calls.take_expired(now) {
+        let expired = self.waiting_calls.take_expired(now).into_iter().chain(self.backlog.take_expired(now));
+        for request in expired.collect::<Vec<_>>() {
             self.call_expired(now, &request, None, LimitKind::Whole, out);
         }
     }

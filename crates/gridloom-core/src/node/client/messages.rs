@@ -93,7 +93,7 @@ impl Client {
                 if self.label_at(task, from).is_some() {
                     // A task that waits for a slot there gets this one's.
                     self.queues.remove(now, task);
-                    out.push(Effect::Emit(Event::Paused { task, waits }));
+                    self.backlog.paused(task, waits);
                 }
             }
             TaskToClient::CallOutput(said) => {

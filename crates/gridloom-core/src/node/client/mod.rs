@@ -4,6 +4,7 @@
 //! Its knowledge of a datum (producer, holders, future readers) is the lineage from which lost results are recomputed.
 //! A task is forgotten when it can never have to run again: its results have arrived, or nobody wants them any more.
 
+mod backlog;
 mod calls;
 mod contacts;
 mod data;
@@ -35,6 +36,7 @@ use crate::node::message::{
 };
 use crate::node::protocol::{Command, Effect, Event, Input};
 use crate::node::{Category, ClientTimer, LogLine, Timer};
+use backlog::Backlog;
 use contacts::Contacts;
 use directory::Directory;
 use following::{PlannedPlace, UnplacedData};
@@ -64,7 +66,7 @@ pub struct ClientConfig {
 }
 
 /// The client machine. Its knowledge of tasks and data, plans, nodes, failed transfers, its own links and queues is
-/// private to six sub-machines, which do not access one another.
+/// private to sub-machines, which do not access one another.
 #[derive(Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -73,6 +75,7 @@ pub struct Client {
     links: OwnLinks,
     directory: Directory,
     calls: Calls,
+    backlog: Backlog,
     queues: Queues,
     /// Calls made before the first directory arrived, and calls that no server can run until a server returns.
     waiting_calls: WaitingCalls,
@@ -95,6 +98,7 @@ impl Client {
             config,
             directory: Directory::default(),
             calls: Calls::default(),
+            backlog: Backlog::default(),
             queues: Queues::default(),
             waiting_calls: WaitingCalls::default(),
             unplaced: UnplacedData::default(),
@@ -120,19 +124,22 @@ impl Client {
     /// Returns the numbers of tasks, data and groups that the client remembers, for invariants and status.
     pub fn remembered(&self) -> (usize, usize, usize) {
         let (tasks, data) = self.graph.len();
-        (tasks + self.calls.len(), data, self.plans.len().0)
+        (tasks + self.calls.len() + self.backlog.len().0, data, self.plans.len().0)
     }
 
     /// Returns the numbers of remembered tasks, data and other records of its program, by kind. All are 0 once every
     /// task has ended and every handle is released.
-    pub fn leak_counts(&self) -> [(&'static str, usize); 14] {
+    pub fn leak_counts(&self) -> [(&'static str, usize); 16] {
         let (waiting, astray) = self.supplies.counts();
         let (asks, found) = self.names.counts();
         let (tasks, data) = self.graph.len();
         let (groups, early) = self.plans.len();
+        let (unsent, sent) = self.backlog.len();
         [
             ("tasks", tasks),
             ("calls", self.calls.len()),
+            ("deferred calls", unsent),
+            ("deferred calls that were sent", sent),
             ("data", data),
             ("groups", groups),
             ("calls and plans that wait for nodes", self.waiting_calls.len() + early),
@@ -178,14 +185,16 @@ impl Client {
 
     fn on_command(&mut self, now: Time, command: Command, out: &mut Vec<Effect>) {
         match command {
-            Command::Call { task, sources, limits } => {
-                let request = Request::new(now, task, sources, limits);
-                match !self.directory.is_known && !self.contacts.agent_was_lost() {
-                    true => self.wait(request, out),
-                    false => self.send_call(now, request, out),
-                }
+            Command::Call { task, sources, limits, deferral: None } => {
+                self.begin_call(now, Request::new(now, task, sources, limits), out);
                 self.set_deadline(out);
             }
+            Command::Call { task, sources, limits, deferral: Some(deferral) } => {
+                let goes_first = deferral.goes_first;
+                self.backlog.add(Request::deferred(now, task, sources, limits, *deferral), goes_first);
+                self.set_deadline(out);
+            }
+            Command::Hold { tasks, is_held } => self.backlog.hold(&tasks, is_held),
             Command::CalledBack { server, task, answer } => {
                 self.contacts.post(server, TaskToServer::CalledBack { task, answer }, out);
             }
@@ -212,6 +221,7 @@ impl Client {
             Command::Erase { datum } => self.release(datum, true, out),
             Command::DropCopy { datum, at } => self.give_up(datum, at, out),
             Command::Cancel { tasks } => self.on_cancel(now, tasks, out),
+            Command::CancelUnsent { tasks } => self.cancel_unsent(now, tasks, out),
             Command::Links => match self.contacts.agent() {
                 Some(agent) => send(out, agent, DirectoryToAgent::GetLinks),
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
@@ -244,7 +254,7 @@ impl Client {
                 self.contacts.post(server, TaskToServer::Cancel { tasks: vec![id] }, out);
                 let call = self.calls.remove(id).expect("found above");
                 self.call_failed(now, &call.request, Some(server), TaskError::Cancelled, out);
-            } else if let Some(request) = self.waiting_calls.take(id) {
+            } else if let Some(request) = self.waiting_calls.take(id).or_else(|| self.backlog.take(id)) {
                 self.call_failed(now, &request, None, TaskError::Cancelled, out);
             } else {
                 self.fail_task(now, id, TaskError::Cancelled, out);
@@ -263,6 +273,7 @@ impl Client {
         self.supplies.check();
         self.links.check();
         self.queues.check();
+        self.backlog.check();
         self.graph.check();
         for (task, server) in self.queues.tasks() {
             let is_call = self.calls.get(task).is_some_and(|call| call.server == server && call.ended.is_none());
@@ -340,6 +351,7 @@ impl Machine for Client {
         while std::mem::take(&mut self.has_less_to_map) {
             self.map_waiting(now, out);
         }
+        self.send_deferred(now, out);
         self.steal(now, out);
         self.drop_copies(out);
     }

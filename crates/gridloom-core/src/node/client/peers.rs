@@ -104,6 +104,7 @@ impl Client {
         self.directory.is_known = true;
         self.calls.clear_cannot_run();
         self.queues.trigger_search();
+        self.backlog.servers_changed();
         self.links.probe_new_servers(&self.directory.grid, self.contacts.members(), out);
         self.ask_turns(out);
         out.push(Effect::Emit(Event::Directory {

@@ -34,6 +34,7 @@ impl Client {
         self.end_measuring(now, server, out);
         self.links.forget(server);
         self.queues.forget_server(server);
+        self.backlog.servers_changed();
         self.calls_lost(now, server, why, out);
         self.supplies.forget_server(server);
         let lost = LostServer { node: server, name: name.clone(), why: why.to_string() };

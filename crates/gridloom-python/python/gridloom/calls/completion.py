@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
-from collections.abc import Callable
 from typing import Protocol
 
 from .. import _gridloom
@@ -57,8 +55,6 @@ class Completions:
         Errors of calls that the program does not read.
     callbacks, unpickling : ThreadPool
         Threads for callbacks of the program, one after another, and for unpickling results.
-    periodic : list of weak references to methods
-        Methods that are called from time to time while calls are running.
     """
 
     def __init__(self, raw: _gridloom.RawGrid) -> None:
@@ -68,7 +64,6 @@ class Completions:
         self.unread = UnreadErrors()
         self.callbacks = ThreadPool("gridloom-callbacks", 1)
         self.unpickling = ThreadPool("gridloom-loads", _UNPICKLING_THREADS_MAX, InnerThread)
-        self.periodic: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._changed = Condition()
         self._listeners: dict[int, Listener] = {}
         self._thread: threading.Thread | None = None
@@ -188,11 +183,6 @@ class Completions:
                 self.close()
                 return
             self._notify(ended)
-            for weak in self.periodic:
-                if (method := weak()) is not None:
-                    attempt(method)
-                    # Held no longer than it takes: this may be the last reference.
-                    del method
 
     def _notify(self, ended: list[int]) -> None:
         by_listener: dict[Listener, list[int]] = {}

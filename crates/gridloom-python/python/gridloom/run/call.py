@@ -1,4 +1,4 @@
-"""A call of any function, while it waits in the program and while it runs on servers."""
+"""A call of any function: the parts that are sent, and its state in the program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _gridloom
+from ..errors import UsageError
 from .future import RunFuture
 from .prefetch import PrefetchWindow
 from .retry import Retry
@@ -26,15 +27,13 @@ class Call:
     arguments: npt.NDArray[np.uint8]
     # Sees an error before the future does; if it returns none, it completes the future itself.
     failed: Callable[[Call, BaseException], BaseException | None]
-    # When it was sent last, seconds of the monotonic clock.
-    sent: float = 0.0
-    # Time limit from when the call is first sent, seconds, and its end.
+    # Time limit over all attempts, from when the call is first sent, seconds; and when it expires, by the session's clock.
     limit: float | None = None
     deadline: float | None = None
     # The prefetch window of its map, and its number there.
     window: PrefetchWindow | None = None
     number: int = 0
-    # The server that must run it, if one must.
+    # The server that runs it, if it is fixed.
     only: str | None = None
     # When it runs again, how often it has failed, and where.
     retry: Retry | None = None
@@ -42,10 +41,34 @@ class Call:
     failed_on: set[str] = dataclasses.field(default_factory=set)
     # Servers that lack a module that it needs.
     lacking: set[str] = dataclasses.field(default_factory=set)
-    # The server that it is bound to, if it is, and how often it was sent.
-    bound_to: str | None = None
-    attempts: int = 0
-    # The call on the grid once it was sent, and the serial number of the first attempt: later attempts may put the same names again.
+    # The last attempt, its serial number, and that of the first one: later attempts may put the same names again.
     pending: _gridloom.RawPending | None = None
     serial: int = -1
     first_serial: int | None = None
+    # The error of the future if the call is cancelled before it is sent.
+    failure: BaseException | None = None
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether this is not the first attempt."""
+        return self.serial != self.first_serial
+
+    def is_sent(self) -> bool:
+        """Whether it was sent to a server."""
+        return self.pending is not None and self.pending.sent_at() is not None
+
+    def cancel_unsent(self) -> bool:
+        """Cancel it if it was not sent to a server; whether it is cancelled."""
+        return self.pending is not None and _quietly(self.pending.cancel_unsent)
+
+    def stop(self) -> None:
+        """Cancel it, also where it runs."""
+        if self.pending is not None:
+            _quietly(self.pending.cancel)
+
+
+def _quietly(cancel: Callable[[], bool | None]) -> bool:
+    try:
+        return bool(cancel())
+    except UsageError:  # its result was taken, or the session is closed
+        return False

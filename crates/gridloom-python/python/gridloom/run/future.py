@@ -15,11 +15,21 @@ from .prefetch import PrefetchWindow
 _T = TypeVar("_T")
 
 
+class SubmittedCall(Protocol):
+    """The call of a future: a `Call`."""
+
+    def is_sent(self) -> bool:
+        """Whether it was sent to a server."""
+
+    def cancel_unsent(self) -> bool:
+        """Cancel it if it was not sent to a server; whether it is cancelled."""
+
+
 class Sender(Protocol):
     """Sends the call of a future: a `Runner`."""
 
     def drop(self, future: RunFuture[Any]) -> None:
-        """Do not send a cancelled call."""
+        """Forget a cancelled call."""
 
     def abort(self, futures: Iterable[RunFuture[Any]]) -> None:
         """Cancel calls, also those that run."""
@@ -32,6 +42,8 @@ class RunFuture(Future[_T]):
     """A running call of any function. It can be cancelled until it is sent to a server, and ended by `abort` while it runs."""
 
     _runner: Sender | None = None
+    # The call until it has ended.
+    _submitted: SubmittedCall | None = None
     _aborted = False
     # Where an error that the program does not read is reported, whether it was read, and the name of the function for the report.
     _unread: UnreadErrors | None = None
@@ -116,10 +128,23 @@ class RunFuture(Future[_T]):
         bool
             Whether it is cancelled.
         """
-        cancelled = super().cancel()
+        call, is_unsent = self._submitted, False
+        if call is not None and self._state == "PENDING":
+            is_unsent = call.cancel_unsent()
+            if not is_unsent:
+                self._begin()
+        # The end of a call that was cancelled before it was sent may have been noticed already.
+        cancelled = super().cancel() or is_unsent
         if cancelled and self._runner is not None:
             self._runner.drop(self)
         return cancelled
+
+    def running(self) -> bool:
+        """Whether the call was sent to a server and has not ended."""
+        call = self._submitted
+        if call is not None and self._state == "PENDING" and call.is_sent():
+            self._begin()
+        return super().running()
 
     def abort(self) -> None:
         """End the call also where it runs, by ending its worker process; an ended call keeps its result.
