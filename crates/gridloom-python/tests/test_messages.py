@@ -10,6 +10,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from gridloom.messages.declare import type_of
+from static_types import mypy
 
 OTHERS = ["i386", "ppc", "s390x", "arm", "m68k-linux", "packed", "packed-ilp32-be", "x86-64-windows"]
 
@@ -523,12 +524,12 @@ def test_any_class_of_any_machine_survives_the_round_trip(seed):
 def test_classes_are_what_type_checkers_take_them_for(tmp_path):
     (tmp_path / "program.py").write_text(
         "import gridloom as gl\n"
-        "from typing import Annotated\n"
+        "from typing import Annotated, Any\n"
         "import numpy as np\n"
         "@gl.message\n"
         "class Block:\n"
         "    row: gl.ctypes.c_int\n"
-        "    data: Annotated[np.ndarray, gl.Array['float64', 'm']]\n"
+        "    data: Annotated[np.ndarray[Any, Any], gl.Array['float64', 'm']]\n"
         "    other: gl.ctypes.Ref['Block']\n"
         "    next: 'Block | None' = None\n"
         "def handle(me: gl.Process) -> float:\n"
@@ -541,8 +542,6 @@ def test_classes_are_what_type_checkers_take_them_for(tmp_path):
         "def wrong(block: Block) -> Block:\n"
         "    return Block(row='x', data=np.zeros(3), other=block)\n"
     )
-    import subprocess
-
-    done = subprocess.run([sys.executable, "-m", "mypy", "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    done = mypy("program.py", tmp_path)
     assert done.stdout.splitlines()[0].startswith("program.py:18: error: Argument \"row\""), done.stdout + done.stderr
     assert "Found 1 error" in done.stdout

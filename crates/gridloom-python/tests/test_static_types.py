@@ -1,9 +1,7 @@
 """A program of a user under ``mypy --strict``."""
 
-import subprocess
-import sys
-
 import pytest
+from static_types import mypy
 
 pytest.importorskip("mypy", reason="mypy is not installed")
 
@@ -60,10 +58,7 @@ def main() -> None:
 
 def checked(tmp_path, text):
     (tmp_path / "program.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "program.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-    return done.stdout
+    return mypy("program.py", tmp_path).stdout
 
 
 def test_mypy_is_content_with_a_program(tmp_path):
