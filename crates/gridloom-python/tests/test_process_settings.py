@@ -171,21 +171,32 @@ def test_a_run_may_be_ended(tmp_path):
 @both_worlds
 def test_every_failure_is_reported_and_its_class_and_status_are_the_same(tmp_path, world):
     both = """
+import os, time
+def last(me, peer, program):
+    # Waits for the other process's end, and until its program has ended and `gridloom deploy` knows that.
+    try:
+        peer.wait_for("never")
+    except gl.ConnectionClosed:
+        if me.simulated:
+            me.sleep(3)
+        while not me.simulated and os.path.exists(f"/proc/{{program}}"):
+            time.sleep(0.001)
 @gl.process
 def bad(me):
     me.listen(4000)
-    peer, _ = me.wait_for("here")
+    peer, program = me.wait_for("here")
+    peer.send("here", str(os.getpid()))
     {bad}
     raise ValueError("boom")
 @gl.process
 def worse(me):
     peer = me.connect("a", 4000)
-    peer.send("here")
+    peer.send("here", str(os.getpid()))
+    program = peer.wait_for("here")
     {worse}
     sys.exit(7)
 """
-    # The process that ends last waits for the other's end, and until the other's program has ended, too.
-    last = "try: peer.wait_for('never')\n    except gl.ConnectionClosed: me.sleep(3)"
+    last = "last(me, peer, int(program))"
     code, _, errors = run(tmp_path, world, both.format(bad="pass", worse=last), PAIR)
     assert code == 1
     assert "ValueError: boom" in errors and "gridloom.errors.ProcessError: " in errors, errors

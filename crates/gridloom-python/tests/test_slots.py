@@ -4,7 +4,9 @@ import threading
 import time
 
 import gridloom as gl
+from bad_functions import is_in, wait_until
 from gridloom.run import any_function
+from gridloom.session.grid import Grid
 from sent_functions import running, twice
 from test_lost_programs import grids
 
@@ -39,7 +41,7 @@ def test_threads_that_call_first_together_share_the_slots(program, monkeypatch):
     class Slow(any_function.Runner):
         def __init__(self, *arguments):
             made.append(self)
-            time.sleep(0.1)
+            wait_until(lambda: all(is_in(thread, Grid.run) for thread in threads))
             super().__init__(*arguments)
 
     monkeypatch.setattr(any_function, "Runner", Slow)
