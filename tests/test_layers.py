@@ -387,6 +387,7 @@ def test_crates_depend_only_downwards():
         "gridloom-conformance": {"gridloom-base", "gridloom-channel", "gridloom-idl", "gridloom-core", "gridloom-process"},
         "gridloom-derive": set(),
         "gridloom-sim": CORE_AND_BELOW | {"gridloom-stacks"},
+        "gridloom-soak": CORE_AND_BELOW | {"gridloom-sim"},
         "gridloom-net": CORE_AND_BELOW,
         "gridloom-testbed": {"gridloom-base", "gridloom-flow", "gridloom-platform"},
         "gridloom": CORE_AND_BELOW | {"gridloom-derive", "gridloom-sim", "gridloom-net"},

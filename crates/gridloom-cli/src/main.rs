@@ -14,8 +14,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, soak, testbed,
-    top, units, up, worker,
+    heuristics, idl, logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
+    units, up, worker,
 };
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
@@ -53,7 +53,6 @@ enum Command {
     Logs(logs::Options),
     Data(data::Options),
     Simulate(simulate::Options),
-    Soak(soak::Options),
     Deploy(deploy::Options),
     #[command(subcommand)]
     Chares(chares::Options),
@@ -111,7 +110,6 @@ fn main() -> ExitCode {
         Command::Logs(options) => logs::run(&options),
         Command::Data(options) => data::run(&options),
         Command::Simulate(options) => simulate::run(&options),
-        Command::Soak(options) => soak::run(&options),
         Command::Deploy(options) => deploy::run(&options),
         Command::Chares(options) => chares::run(&options),
         Command::Mpirun(options) => mpirun::run(&options),

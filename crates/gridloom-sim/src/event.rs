@@ -14,7 +14,7 @@ use crate::store::StoredValue;
 
 /// An event of a simulation.
 #[derive(Clone, Debug)]
-pub(crate) enum SimEvent {
+pub enum SimEvent {
     /// A value was put into a store. If the datum was there already, it keeps its value.
     Stored { node: NodeId, datum: DatumId, value: StoredValue },
     /// A datum was removed from a store.

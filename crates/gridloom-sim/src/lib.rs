@@ -14,7 +14,7 @@
 //! process     user processes and their waits            instruments  trace, observer, log
 //! sessions    shared data that functions declare
 //! effects, connect, population, profiles, sharing, faults    how machines, platforms and faults act on these
-//! soak        seeds with faults and invariants          replay     given transfers and executions, without machines
+//! inspect     read access for checks of invariants       replay     given transfers and executions, without machines
 //! ```
 
 #![forbid(unsafe_code)]
@@ -26,6 +26,7 @@ mod effects;
 mod event;
 pub mod faults;
 mod hosts;
+pub mod inspect;
 mod instruments;
 mod kernel;
 mod mappings;
@@ -41,7 +42,6 @@ mod scheduled_event;
 mod sessions;
 mod sharing;
 mod simulation;
-pub mod soak;
 mod storage;
 mod storage_transfers;
 mod store;

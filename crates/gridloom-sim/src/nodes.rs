@@ -44,7 +44,7 @@ pub(crate) enum NodeSpec {
 
 /// The state of a node's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NodeState {
+pub enum NodeState {
     Running,
     /// It handles nothing for now; inputs wait.
     Paused,

@@ -130,13 +130,8 @@ impl Simulation {
     }
 
     /// Reports whether a node is a client that maps its calls itself.
-    pub(crate) fn is_independent(&self, node: NodeId) -> bool {
+    pub fn is_independent(&self, node: NodeId) -> bool {
         matches!(self.node(node).machine, AnyMachine::ClientWithAgent(_))
-    }
-
-    /// Returns the name of a node's host.
-    pub(crate) fn host_name(&self, node: NodeId) -> &str {
-        &self.platform.hosts()[self.node(node).host.0 as usize].name
     }
 
     /// Returns the server machine of a node, if it is one.

@@ -39,7 +39,7 @@ impl Simulation {
     }
 
     /// Returns the server of a client's session, if it is a session.
-    pub(crate) fn session_server(&self, client: NodeId) -> Option<NodeId> {
+    pub fn session_server(&self, client: NodeId) -> Option<NodeId> {
         self.sessions.server_of(client)
     }
 

@@ -258,7 +258,7 @@ impl Simulation {
     }
 
     /// Takes the first event that a client has reported to its program.
-    pub(crate) fn take_event(&mut self, client: NodeId) -> Option<Event> {
+    pub fn take_event(&mut self, client: NodeId) -> Option<Event> {
         self.nodes.node_mut(client).events.pop_front()
     }
 

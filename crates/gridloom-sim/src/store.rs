@@ -10,9 +10,9 @@ use gridloom_base::{DatumId, Meta, slice_bytes};
 
 /// A value. Its bytes are `None` if only its size matters.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct StoredValue {
-    pub(crate) meta: Meta,
-    pub(crate) bytes: Option<Arc<[u8]>>,
+pub struct StoredValue {
+    pub meta: Meta,
+    pub bytes: Option<Arc<[u8]>>,
 }
 
 impl StoredValue {
@@ -51,13 +51,9 @@ impl Store {
         self.bytes
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Describes the first few of its data.
-    pub(crate) fn some(&self) -> String {
-        self.values.keys().take(4).map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    /// Iterates over its data.
+    pub(crate) fn data(&self) -> impl ExactSizeIterator<Item = DatumId> + '_ {
+        self.values.keys().copied()
     }
 
     pub(crate) fn value(&self, datum: DatumId) -> Option<&StoredValue> {

@@ -244,7 +244,7 @@ impl Trace {
 }
 
 /// Returns the hash of a message's bytes.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
+pub fn digest(bytes: &[u8]) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.add(bytes);
     hash.0

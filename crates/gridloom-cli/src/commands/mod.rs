@@ -29,7 +29,6 @@ pub mod sim;
 pub mod simulate;
 pub mod simulated_programs;
 mod site_options;
-pub mod soak;
 pub mod testbed;
 pub mod top;
 pub mod units;

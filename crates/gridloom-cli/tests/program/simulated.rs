@@ -313,34 +313,6 @@ fn scenarios_are_replayed() {
 }
 
 #[test]
-fn a_soak_runs_seeds_and_takes_a_scenario() {
-    let text = succeeds(gridloom(&["soak", "--seeds", "20", "--json"]));
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&report["seeds"], &report["failure"]), (&json!(20), &json!(null)));
-    assert!(
-        report["faults"].as_object().unwrap().len() > 3 && report["reached"]["a datum was given"].as_u64() > Some(20)
-    );
-    let folder = support::folder("soak");
-    let scenario = folder.join("crash.faults");
-    std::fs::write(&scenario, "at 100ms kill server-1 # gone\nat 1s restart server-1\n").unwrap();
-    let name = scenario.to_str().unwrap();
-    let text = succeeds(gridloom(&["soak", "--seeds", "3", "--scenario", name, "--json"]));
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["faults"], json!({ "kill": 3, "restart": 3 }));
-    std::fs::write(&scenario, "at 1s kil server-1\n").unwrap();
-    let (code, error) = status_and_stderr(gridloom(&["soak", "--scenario", name]));
-    assert_eq!(code, 1);
-    assert!(error.starts_with(&format!("gridloom: {name}:1:7: unknown fault 'kil'; did you mean 'kill'?")), "{error}");
-    std::fs::write(&scenario, "at 1s kill server-9\n").unwrap();
-    let (_, error) = status_and_stderr(gridloom(&["soak", "--scenario", name]));
-    assert!(
-        error.starts_with(&format!("gridloom: {name}:1:12: no node is called 'server-9'; there are agent, ")),
-        "{error}"
-    );
-    assert!(succeeds(gridloom(&["soak", "--invariants"])).contains("everything is given back\n"));
-}
-
-#[test]
 fn names_that_are_no_text_are_told() {
     use std::os::unix::ffi::OsStrExt;
     let good = file(

@@ -1,0 +1,48 @@
+//! The names of hosts and nodes in every soak, and a check that a scenario uses only these.
+
+use gridloom_sim::faults::{Scenario, ScenarioError};
+
+/// Name of the agent.
+pub(crate) const AGENT: &str = "agent";
+pub(crate) const SERVERS: u64 = 4;
+pub(crate) const CLIENTS_MAX: u64 = 3;
+/// Must match [`PLATFORM`].
+const HOSTS: u64 = 8;
+/// Number of the agent's host. The servers' hosts follow, then the clients'.
+pub(crate) const AGENT_HOST: u32 = 0;
+pub(crate) const CLIENT_HOST: u32 = SERVERS as u32 + 1;
+
+pub(crate) const PLATFORM: &str = r#"
+[[cluster]]
+name = "lan"
+hosts = "host-[0-7]"
+speed = "1Gf"
+bandwidth = "100MBps"
+latency = "100us"
+"#;
+
+/// Reports whether the agent or a client runs on a host.
+pub(crate) fn is_host_of_agent_or_client(number: u32) -> bool {
+    number == AGENT_HOST || number >= CLIENT_HOST
+}
+
+/// Reports whether a name is that of the agent or of its host.
+pub(crate) fn is_agents_host(name: &str) -> bool {
+    name == AGENT || name == "host-0"
+}
+
+/// Checks that a scenario names only nodes and hosts of the soak.
+///
+/// # Errors
+/// The first unknown name.
+pub fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let numbered = |what: &str, from: u32, to: u64| -> Vec<String> {
+        (from..from + to as u32).map(|number| format!("{what}-{number}")).collect()
+    };
+    let hosts = numbered("host", 0, HOSTS);
+    let nodes: Vec<String> =
+        [vec![AGENT.to_string()], numbered("server", 1, SERVERS), numbered("client", 1, CLIENTS_MAX)].concat();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    scenario.check(&nodes, &hosts, &[])
+}

@@ -1,0 +1,4 @@
+//! Tests of the soak.
+
+mod command;
+mod seeds;
