@@ -12,9 +12,11 @@ use std::io::{Error as IoError, ErrorKind};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+#[cfg(feature = "workflows")]
+use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, logs, manual, map, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
+    heuristics, idl, logs, manual, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
     units, up, worker,
 };
 
@@ -67,6 +69,7 @@ enum Command {
     Idl(idl::Options),
     Heuristics(heuristics::Options),
     Explain(explain::Options),
+    #[cfg(feature = "workflows")]
     Map(map::Options),
     Secret(secret::Options),
     Units(units::Options),
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Idl(options) => idl::run(&options),
         Command::Heuristics(options) => heuristics::run(&options),
         Command::Explain(options) => explain::run(&options),
+        #[cfg(feature = "workflows")]
         Command::Map(options) => map::run(&options),
         Command::Secret(options) => secret::run(&options),
         Command::Units(options) => units::run(&options),

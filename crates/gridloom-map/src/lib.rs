@@ -47,7 +47,6 @@ pub mod plan;
 mod polish;
 mod problem;
 mod random;
-pub mod recorded;
 mod round_robin;
 mod schedule;
 mod slots;

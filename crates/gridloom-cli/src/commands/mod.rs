@@ -16,6 +16,7 @@ pub mod heuristics;
 pub mod idl;
 pub mod logs;
 pub mod manual;
+#[cfg(feature = "workflows")]
 pub mod map;
 pub mod models;
 pub mod mpirun;

@@ -15,6 +15,7 @@ mod deploy;
 mod full_disks;
 mod json;
 mod log;
+#[cfg(feature = "workflows")]
 mod map;
 mod models;
 mod odd_calls;

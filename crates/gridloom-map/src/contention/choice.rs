@@ -42,7 +42,6 @@ pub struct Outcome {
 
 /// Why a choice cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
 pub enum ChoiceError {
     /// The sources of a datum wait for one another, or none of them ever receives it.
     #[error("datum {datum} never reaches place {place}: its sources wait for one another, or none of them gets it")]

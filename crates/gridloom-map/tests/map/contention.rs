@@ -6,9 +6,9 @@ use crate::testing::{Build, grid, independent, perturbation};
 use gridloom_base::SplitMix64;
 use gridloom_base::limits::PARTS;
 use gridloom_map::contention::*;
-use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::*;
 use gridloom_perf::{Bottleneck, GridView, LinkEstimate};
+use gridloom_workflows::{CLIENT, Case, Model, Servers, Workflow};
 
 fn problem(workflow: &Workflow, servers: &Servers, model: Model) -> Problem {
     let case = Case { workflow, servers, model };

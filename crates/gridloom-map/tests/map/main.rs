@@ -1,7 +1,6 @@
 //! The tests of the crate: one program that links the library, so that a change compiles the library once.
 
 mod auto;
-mod baseline;
 mod bounds;
 mod branch;
 mod contention;
@@ -10,12 +9,9 @@ mod explain;
 mod hostile;
 mod imposed;
 mod noise;
-mod oracle;
 mod order;
 mod pairs;
 mod plan;
-mod recorded_servers;
-mod recorded_workflow;
 mod rings;
 mod side_by_side;
 mod slots;

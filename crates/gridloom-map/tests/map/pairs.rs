@@ -1,8 +1,8 @@
 //! Makespans by one pass, compared with the model, and annealing.
 
 use gridloom_map::pairs::*;
-use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::*;
+use gridloom_workflows::{CLIENT, Case, Model, Servers, Workflow};
 
 #[test]
 fn a_pass_has_the_times_of_the_model_and_annealing_finds_what_is_better() {

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gridloom_map::Spec;
-use gridloom_map::recorded::{Case, Model, Servers, Workflow};
+use gridloom_workflows::{Case, Model, Servers, Workflow};
 use serde_json::{Value, json};
 
 use super::super::{print_json, print_line, read_text};

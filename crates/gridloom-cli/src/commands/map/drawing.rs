@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gridloom::{TaskRecord, TransferRecord, gantt_svg};
-use gridloom_map::recorded::{Case, Evaluated, WorkflowTask};
+use gridloom_workflows::{Case, Evaluated, WorkflowTask};
 
 use super::super::count;
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use gridloom_map::Spec;
-use gridloom_map::recorded::{Case, Evaluated, Model, RecordedPlan, Servers, Workflow};
+use gridloom_workflows::{Case, Evaluated, Model, RecordedPlan, Servers, Workflow};
 use serde_json::json;
 
 use super::{count, parse_svg, print_json, print_line, print_text, read_text, write_svg};

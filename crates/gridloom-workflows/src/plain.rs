@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::Case;
-use super::plan::RecordedPlan;
+use crate::Case;
+use crate::plan::RecordedPlan;
 
 /// Returns the plan and its end without contention, seconds.
 pub(super) fn plan(case: &Case<'_>) -> (RecordedPlan, f64) {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gridloom_map::recorded::{CLIENT, Case, Model, Servers, Workflow};
 use gridloom_map::{Problem, Spec};
+use gridloom_workflows::{CLIENT, Case, Model, Servers, Workflow};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/workflows");
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A source is a server or -1, the client. The default is the server that makes the file, or the client. `sources` has a
-//! meaning with [`Model::M2`](super::Model) only. `plain` marks a plan of plain GridRPC, in which servers keep nothing: the
+//! meaning with [`Model::M2`](crate::Model) only. `plain` marks a plan of plain GridRPC, in which servers keep nothing: the
 //! client sends each input for each task, and receives each output.
 //!
 //! **Invariants** of a [`RecordedPlan`]: every task has an existing server, and a start that is finite and not negative;
@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::servers::Servers;
-use super::workflow::{CaseError, Workflow};
-use crate::contention::{Choice, Outcome};
-use crate::plan::Plan;
-use crate::problem::Problem;
 use gridloom_base::json;
+use gridloom_map::contention::{Choice, Outcome};
+use gridloom_map::{Plan, Problem};
+
+use crate::servers::Servers;
+use crate::workflow::{CaseError, Workflow};
 
 /// A plan of a workflow on servers.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,6 +1,6 @@
 //! Files of recorded workflows.
 
-use gridloom_map::recorded::*;
+use gridloom_workflows::*;
 
 fn refused(tasks: &str, files: &str) -> String {
     Workflow::parse(&format!("{{\"tasks\": [{tasks}], \"files\": {{{files}}}}}"), "w.json").unwrap_err().to_string()

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::workflow::CaseError;
 use gridloom_base::json::{self, JsonError};
+
+use crate::workflow::CaseError;
 
 /// Servers, numbered from 0. Links are the same in both directions.
 #[derive(Clone, Debug)]

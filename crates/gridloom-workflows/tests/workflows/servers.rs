@@ -1,7 +1,7 @@
 //! Files of recorded platforms.
 
 use gridloom_map::Spec;
-use gridloom_map::recorded::*;
+use gridloom_workflows::*;
 
 #[test]
 fn what_is_wrong_is_named() {

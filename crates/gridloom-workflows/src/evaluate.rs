@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::plan::RecordedPlan;
-use super::{CLIENT, Case, Model, plain};
-use crate::contention::{Choice, ChoiceError, ContentionEvaluator, CopyRecord, Outcome};
-use crate::error::MapError;
-use crate::problem::Problem;
-use crate::spec::Spec;
+use gridloom_map::contention::{Choice, ChoiceError, ContentionEvaluator, CopyRecord, Outcome};
+use gridloom_map::{MapError, Problem, Spec};
+
+use crate::plan::RecordedPlan;
+use crate::{CLIENT, Case, Model, plain};
 
 /// Tolerance for comparing times of plans without contention, as a fraction of the makespan.
 const TOLERANCE: f64 = 1e-9;

@@ -16,6 +16,8 @@
 //! - [`Model::M2`]: a datum for each file, which stays wherever it was copied. Transfers share links and NICs, with rates
 //!   that are max-min fair; pairs without a link of their own go through the client, which then holds the file.
 
+#![forbid(unsafe_code)]
+
 mod evaluate;
 mod plain;
 mod plan;
@@ -30,8 +32,8 @@ pub use workflow::{CaseError, File, Workflow, WorkflowTask};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use crate::outline::{Outline, OutlineDatum, OutlineTask};
 use gridloom_base::{Method, NodeId};
+use gridloom_map::{Outline, OutlineDatum, OutlineTask};
 use gridloom_perf::{Curve, FunctionModel, GridView, LinkEstimate, Point, ServerView};
 
 /// The client's identifier in outlines and grids of recorded workflows; servers have the numbers from [`FIRST_SERVER`].

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use gridloom_map::recorded::{Case, Model, RecordedPlan, Servers, Workflow};
+use gridloom_workflows::{Case, Model, RecordedPlan, Servers, Workflow};
 use serde_json::Value;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/workflows");
