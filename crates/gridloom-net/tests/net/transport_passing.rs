@@ -78,6 +78,19 @@ impl Chain {
         }
     }
 
+    /// Sends the header and `parts` parts; each server but the last forwards them to the next.
+    fn begin_and_pass_on(&mut self, parts: u64) {
+        self.begin();
+        self.send(parts);
+        let last = self.servers.len() - 1;
+        for at in 0..=last {
+            self.expect_begun(at);
+            if at < last {
+                self.pass_on(at);
+            }
+        }
+    }
+
     fn expect_begun(&self, at: usize) {
         let begun = |input: &Input| matches!(input, Input::DatumBegun { datum: d, .. } if *d == datum()).then_some(());
         self.servers[at].expect("DatumBegun", begun);
@@ -109,14 +122,7 @@ impl Chain {
 #[test]
 fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte() {
     let mut chain = Chain::new(false);
-    chain.begin();
-    chain.send(2);
-    for at in 0..3 {
-        chain.expect_begun(at);
-        if at < 2 {
-            chain.pass_on(at);
-        }
-    }
+    chain.begin_and_pass_on(2);
     chain.send(PARTS - 3);
     let last = chain.bytes[chain.sent..].to_vec();
     chain.bulk.write_all(&last).unwrap();
@@ -154,14 +160,7 @@ fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
 #[test]
 fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
     let mut chain = Chain::new(false);
-    chain.begin();
-    chain.send(3);
-    for at in 0..3 {
-        chain.expect_begun(at);
-        if at < 2 {
-            chain.pass_on(at);
-        }
-    }
+    chain.begin_and_pass_on(3);
     chain.bulk.shutdown(Shutdown::Both).unwrap();
     chain.expect_broken(1);
     chain.expect_broken(2);
@@ -175,14 +174,7 @@ fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
 #[test]
 fn a_changed_part_is_not_passed_on() {
     let mut chain = Chain::new(false);
-    chain.begin();
-    chain.send(2);
-    for at in 0..3 {
-        chain.expect_begun(at);
-        if at < 2 {
-            chain.pass_on(at);
-        }
-    }
+    chain.begin_and_pass_on(2);
     // The bytes have arrived at the first server, and at no other.
     let done = |server: &TestNode, is_sent| {
         let moving = server.node.store().transfers().list();

@@ -1,23 +1,14 @@
 //! Tests that waiting calls move to a server that has become idle, if that pays off.
 
-use std::sync::Arc;
-
+use crate::lan;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, TaskId};
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event};
-use gridloom_platform::{HostId, Platform};
+use gridloom_platform::HostId;
 use gridloom_sim::faults::Fault;
 use gridloom_sim::{SimConfig, Simulation};
 
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-4]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
 const IDL: &str = "Module t;
 Define work(IN int n, IN double a[n], OUT double b[n]) CalcOrder 1e9 Calls \"C\" work(n, a, b);";
 /// One server is slower than known by this factor.
@@ -34,8 +25,7 @@ struct Stage {
 impl Stage {
     /// Starts three servers of one slot each. `server-1` becomes slow once all servers are known.
     fn new(elements: u64) -> Stage {
-        let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
-        let mut sim = Simulation::new(Arc::new(platform), SimConfig::default());
+        let mut sim = Simulation::new(lan::platform(5), SimConfig::default());
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         let signature_hash = definitions[0].signature.hash();
         sim.add_agent(HostId(0), "agent");

@@ -16,6 +16,7 @@ mod oracle;
 mod passing;
 mod placing;
 mod predictions;
+mod processes;
 mod profiles;
 mod recovery;
 mod replay;

@@ -2,24 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::lan;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NodeId, SplitMix64, TaskId, Time};
 use gridloom_core::graph::{Argument, CopyLifetime, Group, Source, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
-use gridloom_platform::{HostId, Platform};
+use gridloom_platform::HostId;
 use gridloom_sim::faults::Scenario;
 use gridloom_sim::{SimConfig, Simulation};
 
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-13]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
 const SERVERS: u32 = 12;
 /// 32 MB, which take 0.33 s to send.
 const ELEMENTS: u64 = 4_000_000;
@@ -35,9 +28,8 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let platform = Platform::parse(PLATFORM, "methods.toml", &mut |_| Err("no files".into())).unwrap();
         let storages = (1..=SERVERS).map(|host| (HostId(host), HostId(0))).collect();
-        let mut sim = Simulation::new(platform.into(), SimConfig { storages, ..SimConfig::default() });
+        let mut sim = Simulation::new(lan::platform(14), SimConfig { storages, ..SimConfig::default() });
         sim.add_agent(HostId(0), "agent");
         let server = |host| ServerSpec {
             name: format!("server-{host}"),

@@ -1,5 +1,6 @@
 //! Regression tests of shared names under faults. Each case was found by the soak.
 
+use crate::lan;
 use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, NameError, NodeId, SplitMix64, TaskError, TaskId};
@@ -7,18 +8,10 @@ use gridloom_core::graph::{Argument, CallOptions, Group, Output, Source, Task, T
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
-use gridloom_platform::{HostId, Platform};
+use gridloom_platform::HostId;
 use gridloom_sim::faults::Scenario;
 use gridloom_sim::{SimConfig, Simulation};
 
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-5]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
 const IDL: &str =
     "Module t; Define copy(IN int n, IN double x[n], OUT double y[n]) CalcOrder n Calls \"C\" copy(n, x, y);";
 /// Small data travel with messages, large data separately.
@@ -39,8 +32,7 @@ struct Stage {
 
 impl Stage {
     fn new(elements: u64) -> Stage {
-        let platform = Platform::parse(PLATFORM, "names.toml", &mut |_| Err("no files".into())).unwrap();
-        let mut sim = Simulation::new(platform.into(), SimConfig::default());
+        let mut sim = Simulation::new(lan::platform(6), SimConfig::default());
         let functions = gridloom_idl::parse_file(IDL, "names.idl").unwrap().definitions;
         let hash = functions[0].signature.hash();
         sim.add_agent(HostId(0), "agent");

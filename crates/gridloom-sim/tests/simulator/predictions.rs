@@ -8,17 +8,9 @@ use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
 use gridloom_idl::{ActualArgument, Definition};
-use gridloom_platform::{HostId, Platform};
+use gridloom_platform::HostId;
 use gridloom_sim::{SimConfig, Simulation};
 
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-49]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
 const IDL: &str = "Module t;\n\
     Define gets(IN int n) CalcOrder 1e7 Gets(\"mesh\", 8*n) Calls \"C\" p(n);\n\
     Define opens(IN int n) CalcOrder 1e7 Gets(\"small\", 8) Calls \"C\" p(n);\n\
@@ -40,9 +32,8 @@ struct Stage {
 impl Stage {
     fn new(servers: u32) -> Stage {
         let functions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-        let platform = Platform::parse(PLATFORM, "priced.toml", &mut |_| Err("no files".into())).unwrap();
         let storages = (1..=servers).map(|host| (HostId(host), HostId(0))).collect();
-        let mut sim = Simulation::new(platform.into(), SimConfig { storages, ..SimConfig::default() });
+        let mut sim = Simulation::new(lan::platform(50), SimConfig { storages, ..SimConfig::default() });
         sim.add_agent(HostId(0), "agent");
         let spec = |host| ServerSpec {
             name: format!("server-{host:02}"),

@@ -9,19 +9,25 @@ use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 use gridloom_sim::{SimConfig, Simulation};
 
-const PLATFORM: &str = r#"
-[[cluster]]
-name = "lan"
-hosts = "host-[0-4]"
-speed = "1Gf"
-bandwidth = "100MBps"
-latency = "100us"
-"#;
+/// Describes that many hosts at a switch. Each computes 1 Gflop/s, and is connected by 100 MB/s and 100 µs.
+pub fn platform(hosts: u32) -> Arc<Platform> {
+    let last = hosts - 1;
+    let text = format!(
+        "[[cluster]]
+name = \"lan\"
+hosts = \"host-[0-{last}]\"
+speed = \"1Gf\"
+\
+         bandwidth = \"100MBps\"
+latency = \"100us\"
+"
+    );
+    Arc::new(Platform::parse(&text, "lan.toml", &mut |_| Err("no files".into())).unwrap())
+}
 
 /// Creates five hosts without nodes.
 pub fn hosts(seed: u64) -> Simulation {
-    let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
-    Simulation::new(Arc::new(platform), SimConfig { seed, ..SimConfig::default() })
+    Simulation::new(platform(5), SimConfig { seed, ..SimConfig::default() })
 }
 
 /// Starts an agent, two servers of one slot, and a client that knows them.
