@@ -31,14 +31,15 @@ all: build python
 
 build: target/release/gridloom capi
 
-target/release/gridloom: $(RUST)
+# The program and the libraries for C are built together, so that both share what they are made of. They keep the times that cargo gives
+# them: 'cargo test --release' rebuilds the program alone, and then the libraries are still older than the sources.
+target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a &: $(RUST)
 	cargo build --release --locked -p gridloom-cli -p gridloom-capi
-	@touch $@
 
 capi: target/capi/ready
 
 # Built with the program, so that both share what they are made of, and manual pages say what it says of itself.
-target/capi/ready: target/release/gridloom $(HEADERS) crates/gridloom-capi/gridloom.pc $(CMAKE) $(FORTRAN) $(wildcard $(MANUAL)/*.py)
+target/capi/ready: target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a $(HEADERS) crates/gridloom-capi/gridloom.pc $(CMAKE) $(FORTRAN) $(wildcard $(MANUAL)/*.py)
 	mkdir -p target/capi/lib/pkgconfig target/capi/lib/cmake/gridloom target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
@@ -82,7 +83,7 @@ $(VENV)/mlserver/ready: $(VENV)/ready
 
 wheel: target/wheels/ready
 
-target/wheels/ready: target/release/gridloom $(VENV)/ready $(PYSOURCES)
+target/wheels/ready: target/release/gridloom $(RUST) $(VENV)/ready $(PYSOURCES)
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
 	rm -rf target/wheels
@@ -111,7 +112,7 @@ $(VENV)/portable: $(VENV)/ready
 # compiled module and the program are built, when a Rust file has changed.
 python: $(VENV)/installed
 
-$(VENV)/installed: target/release/gridloom $(VENV)/ready $(PACKAGE)/pyproject.toml
+$(VENV)/installed: target/release/gridloom $(RUST) $(VENV)/ready $(PACKAGE)/pyproject.toml
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
