@@ -16,12 +16,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
 RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
-HEADERS := $(addprefix crates/gridloom-capi/include/,gridloom.h grpc.h grpc_extensions.h grpc_remote.h grpc_data.h grpc_map.h grpc_plan.h grpc_heuristic.h grpc_graph.h grpc_ninfg.h grpc_objects.h grpc.hpp OmniRpc.h) \
-	crates/gridloom-layout/include/gridloom_layout.h $(addprefix crates/gridloom-idl/include/,grpc_executable.h grpc_shared.h omst.h)
-CMAKE := $(addprefix crates/gridloom-capi/cmake/,gridloomConfig.cmake gridloomConfigVersion.cmake)
-FORTRAN := $(wildcard crates/gridloom-capi/fortran/*.f90)
-MANUAL := crates/gridloom-capi/manual
+CAPI := crates/gridloom-capi
+HEADERS := $(wildcard crates/*/include/*)
+FORTRAN := $(wildcard $(CAPI)/fortran/*.f90)
+CMAKE := $(wildcard $(CAPI)/cmake/*.in)
+GENERATE := $(CAPI)/generate
+# Libraries that programs need with the static library: 'cargo rustc -p gridloom-capi -- --print native-static-libs'.
+STATIC_NEEDS := pthread m dl gcc_s
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# 0.1 of 0.1.0.
+FILL = sed -e 's/@VERSION@/$(VERSION)/' -e 's/@MINOR_VERSION@/$(basename $(VERSION))/'
+space := $(subst ,, )
 PREFIX ?= /usr/local
 PYSOURCES := $(shell find $(PACKAGE)/python $(PACKAGE)/data -type f -not -name "*.pyc" 2>/dev/null) $(PACKAGE)/pyproject.toml README.md
 
@@ -38,16 +43,21 @@ target/release/gridloom target/release/libgridloom_capi.so target/release/libgri
 
 capi: target/capi/ready
 
-# Built with the program, so that both share what they are made of, and manual pages say what it says of itself.
-target/capi/ready: target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a $(HEADERS) crates/gridloom-capi/gridloom.pc $(CMAKE) $(FORTRAN) $(wildcard $(MANUAL)/*.py)
+# Headers are in the include folders. The Fortran module, the manual pages, and the files for pkg-config and CMake are derived from them,
+# from the version, and from the program's help.
+target/capi/ready: target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a \
+		$(HEADERS) $(FORTRAN) $(CAPI)/gridloom.pc.in $(CMAKE) $(wildcard $(GENERATE)/*.py) Cargo.toml
+	rm -rf target/capi
 	mkdir -p target/capi/lib/pkgconfig target/capi/lib/cmake/gridloom target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
 	install -m 644 $(HEADERS) $(FORTRAN) target/capi/include/
-	install -m 644 crates/gridloom-capi/gridloom.pc target/capi/lib/pkgconfig/
-	install -m 644 $(CMAKE) target/capi/lib/cmake/gridloom/
-	rm -rf target/capi/share/man
-	$(PYTHON) $(MANUAL)/pages.py --out target/capi/share/man --version $(VERSION) --program target/release/gridloom \
+	$(PYTHON) $(GENERATE)/fortran.py --out target/capi/include --module $(CAPI)/fortran $(filter %.h,$(HEADERS))
+	$(FILL) -e 's/@LIBRARIES@/$(addprefix -l,$(STATIC_NEEDS))/' $(CAPI)/gridloom.pc.in > target/capi/lib/pkgconfig/gridloom.pc
+	set -e; for file in $(notdir $(CMAKE:.in=)); do \
+		$(FILL) -e 's/@LIBRARIES@/$(subst $(space),;,$(STATIC_NEEDS))/' $(CAPI)/cmake/$$file.in > target/capi/lib/cmake/gridloom/$$file; \
+	done
+	$(PYTHON) $(GENERATE)/pages.py --out target/capi/share/man --version $(VERSION) --program target/release/gridloom \
 		$(filter %.h,$(HEADERS))
 	@touch $@
 
@@ -167,7 +177,7 @@ $(VENV)/docs: docs/requirements.txt $(VENV)/ready
 lint: python $(VENV)/tests
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
-	$(BIN)/ruff check $(PACKAGE) examples tests bench $(MANUAL)
+	$(BIN)/ruff check $(PACKAGE) examples tests bench $(GENERATE)
 	$(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
 	$(BIN)/python -m mypy.stubtest gridloom._gridloom
 	$(BIN)/typos

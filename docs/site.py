@@ -46,7 +46,7 @@ def with_help(match):
 
 def header(path):
     """A C header as Markdown: for each function its prototypes and its comment."""
-    spec = importlib.util.spec_from_file_location("headers", ROOT / "crates/gridloom-capi/manual/headers.py")
+    spec = importlib.util.spec_from_file_location("headers", ROOT / "crates/gridloom-capi/generate/headers.py")
     headers = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(headers)
     read = headers.read(path.name, path.read_text())

@@ -1,10 +1,12 @@
 """The GridRPC API in Fortran programs: the module grpc, and the examples."""
 
+import fnmatch
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import gridloom as gl
 import numpy as np
@@ -16,6 +18,9 @@ SUITE = ROOT / "tests" / "gridrpc"
 EXAMPLES = ROOT / "examples" / "gridrpc"
 CAPI = ROOT / "target" / "capi"
 MODULE = CAPI / "include" / "grpc.f90"
+GENERATE = ROOT / "crates" / "gridloom-capi" / "generate"
+sys.path.insert(0, str(GENERATE))
+import annotations  # noqa: E402
 
 needs_gfortran = pytest.mark.skipif(shutil.which("gfortran") is None, reason="there is no Fortran compiler 'gfortran'")
 
@@ -35,54 +40,113 @@ def compile_fortran(source, target, *before):
     return target
 
 
-# Headers other than grpc.h, each with the functions that are not for Fortran because macros are made of them.
-BESIDE = {
-    "grpc_map.h": {"grpc_map_begin_np", "grpc_map_leave_np", "grpc_local_np", "grpc_fetch_all_np", "grpc_written_np", "grpc_stays_remote_np"},
-    "grpc_plan.h": {"grpc_plan_begin_np"},
-    "grpc_heuristic.h": set(),
-    "grpc_graph.h": {"grpc_describe_begin_np", "grpc_follow_begin_np"},
-    "grpc_remote.h": set(),
-    "grpc_data.h": set(),
-    "grpc_objects.h": set(),
-    # Fortran gets values, and nothing that must be released.
-    "grpc_ninfg.h": {"grpc_handle_attr_release_np", "grpc_session_attr_release_np", "grpc_session_info_release_np"},
-}
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
 
 
-# Headers whose constants are all in the module.
-WITH_VALUES = {"grpc_objects.h", "grpc_ninfg.h"}
+def functions_of(header):
+    """Returns the functions and the macros with parameters of a header, which are for programs."""
+    text = without_comments(re.split(r"/\* -{4} [^*]*not for programs", header)[0])
+    functions = re.findall(r"^(?:const )?\w+ \**(\w+)\(", text, re.MULTILINE)
+    return {*functions, *re.findall(r"^#define (grpc_\w+)\b", text, re.MULTILINE)} - {"defined"}
 
 
 def values_of(header):
-    """Returns the numbers that a header without comments defines: macros, and members of enumerations."""
-    values = {name.lower(): value for name, value in re.findall(r"#define (GRPC_\w+) (\d+)$", header, re.MULTILINE)}
-    for members in re.findall(r"typedef enum \w+ \{(.*?)\}", header, re.DOTALL):
+    """Returns the numbers that a header defines: macros, and members of enumerations."""
+    text = without_comments(header)
+    values = {
+        name: int(value) for name, value in re.findall(r"#define (GRPC_\w+) \(?(-?\d+)\)?\s*$", text, re.MULTILINE)
+    }
+    for members in re.findall(r"typedef enum \w+ \{(.*?)\}", text, re.DOTALL):
         value = -1
         for name, given in re.findall(r"(GRPC_\w+)(?: = (\d+))?", members):
             value = int(given) if given else value + 1
-            values[name.lower()] = str(value)
+            values[name] = value
     return values
 
 
-def test_the_module_has_what_the_header_has():
-    files = re.findall(r'include "(.*)"', MODULE.read_text())
-    text = "".join((MODULE.parent / file).read_text() for file in files)
-    module = re.sub(r"&\n\s*", "", text).lower()
-    header = (CAPI / "include" / "grpc.h").read_text()
-    constants = re.findall(r"#define (GRPC_\w+) \(?(-?\d+)\)?", header)
-    assert len(constants) > 20
-    for name, value in constants:
-        assert f"parameter, public :: {name.lower()} = {value}\n" in module, name
-    public = set(re.findall(r"grpc_\w+", "\n".join(re.findall(r"public :: (.*)", module))))
-    functions = set(re.findall(r"\b(grpc_\w+)\(", re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)))
-    assert len(functions) == 20 and functions <= public, functions - public
-    for beside, without in BESIDE.items():
-        header = re.sub(r"/\*.*?\*/", "", (CAPI / "include" / beside).read_text(), flags=re.DOTALL)
-        functions = {name for name in re.findall(r"^(?:grpc_error_t|int|double|void) (grpc_\w+)\(", header, re.MULTILINE)} - without
-        assert functions and functions <= public, functions - public
-        public_constants = re.findall(r"parameter, public :: (grpc_\w+) = (-?\d+)\n", module)
-        known = values_of(header)
-        assert known.items() <= dict(public_constants).items() or beside not in WITH_VALUES, known
+def module():
+    """Returns the code of the module and of the files that it includes, without continued lines."""
+    files = [
+        MODULE,
+        *(MODULE.parent / name for name in re.findall(r'^include "(.*)"', MODULE.read_text(), re.MULTILINE)),
+    ]
+    return re.sub(
+        r"&\n\s*", "", "".join(path.read_text() for path in [*files, MODULE.parent / "grpc_executable.f90"])
+    ).lower()
+
+
+def public_of(text):
+    return set(re.findall(r"\w+", " ".join(re.findall(r"\bpublic :: (.*)", text)))) - set(
+        re.findall(r"private :: (.*)", text)
+    )
+
+
+def headers():
+    return {path.name: path.read_text() for path in (CAPI / "include").glob("*.h")}
+
+
+def test_each_function_of_c_is_in_the_module_or_left_out_with_a_reason():
+    public, found = public_of(module()), {}
+    for name, text in headers().items():
+        if name not in annotations.HEADERS_LEFT_OUT:
+            found |= dict.fromkeys(functions_of(text), name)
+    assert len(found) > 120 and {"grpc_call", "grpc_map", "grpc_data_init", "pushArg"} <= found.keys()
+    left_out = {name for name in found if annotations.left_out(name) is not None}
+    assert {name for name in found if name not in public} == left_out
+    reasons = [*annotations.HEADERS_LEFT_OUT.values(), *annotations.LEFT_OUT.values()]
+    assert all(len(reason) > 15 for reason in reasons)
+    assert annotations.HEADERS_LEFT_OUT.keys() <= headers().keys()
+
+
+def test_each_annotation_is_about_something_in_the_headers():
+    code = without_comments("".join(headers().values()))
+    names = set(re.findall(r"\w+", code))
+    for pattern in [*annotations.LEFT_OUT, *annotations.RENAMED, *annotations.PRIVATE, *annotations.FUNCTIONS]:
+        assert fnmatch.filter(names, pattern), pattern
+    for pattern in annotations.PARAMETERS:
+        function, parameter = pattern.split(".")
+        assert any(re.search(rf"\b{parameter}\b", code) for _ in fnmatch.filter(names, function)), pattern
+
+
+def test_numbers_of_c_are_those_of_the_module_and_of_all_headers():
+    known = dict(re.findall(r"parameter, public :: (grpc_\w+) = (-?\d+)\n", module()))
+    all_values = {}
+    for name, text in headers().items():
+        for constant, value in values_of(text).items():
+            assert all_values.setdefault(constant, value) == value, f"{constant} has another value in {name}"
+            if name not in annotations.HEADERS_LEFT_OUT:
+                constant = annotations.RENAMED.get(constant, constant)
+                assert known[constant.lower()] == str(value), constant
+    assert len(known) > 70
+
+
+def test_the_module_is_made_the_same_again(tmp_path):
+    read = sorted((CAPI / "include").glob("*.h"), key=lambda path: path.name.lower())
+    command = [sys.executable, GENERATE / "fortran.py", "--module", ROOT / "crates" / "gridloom-capi" / "fortran"]
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([*command, "--out", tmp_path / seed, *read], check=True, env=environment)
+    for name in ("grpc_interfaces.f90", "grpc_functions.f90"):
+        text = (tmp_path / "1" / name).read_text()
+        assert text == (tmp_path / "2" / name).read_text()
+        assert sorted(text.splitlines()) == sorted((CAPI / "include" / name).read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    "declaration, complaint",
+    [
+        ("int grpc_new_np(long double x);", "'long double x' is none of the declarations"),
+        ("int grpc_new_np(const char *name, const double *values);", "grpc_new_np: 'values' has no form in Fortran"),
+        ("#define grpc_new_np(x) grpc_old_np(x)", "macros have to be written by hand"),
+    ],
+)
+def test_what_has_no_form_in_fortran_is_refused(tmp_path, declaration, complaint):
+    (tmp_path / "grpc_new.h").write_text(f"/* A header. */\n/* A function. */\n{declaration}\n")
+    command = [sys.executable, GENERATE / "fortran.py", "--module", tmp_path, "--out", tmp_path]
+    done = subprocess.run([*command, tmp_path / "grpc_new.h"], capture_output=True, text=True)
+    assert done.returncode != 0 and complaint in done.stderr, done.stderr
 
 
 @needs_gfortran

@@ -41,6 +41,12 @@ def test_every_function_has_a_page():
     assert {"gridrpc", "gridloom"} <= {path.stem for path in MAN.glob("man7/*.7")}
 
 
+def test_every_header_is_on_the_page_of_headers():
+    page = (ROOT / "docs" / "reference" / "c.md").read_text()
+    names = {path.name for path in (CAPI / "include").glob("*.h*")}
+    assert "grpc.hpp" in names and {name for name in names if f"[{name}](" not in page} == set()
+
+
 def test_every_page_says_what_its_function_is_for():
     for path in MAN.glob("man*/*"):
         text = path.read_text()
@@ -123,6 +129,8 @@ def test_all_files_are_of_one_version():
     pc = (CAPI / "lib" / "pkgconfig" / "gridloom.pc").read_text()
     cmake_version = (CAPI / "lib" / "cmake" / "gridloom" / "gridloomConfigVersion.cmake").read_text()
     assert f"Version: {VERSION}" in pc and f'PACKAGE_VERSION "{VERSION}"' in cmake_version
+    config = (CAPI / "lib" / "cmake" / "gridloom" / "gridloomConfig.cmake").read_text()
+    assert not [text for text in (pc, cmake_version, config) if re.search(r"@\w+@", text)], "a place is not filled"
 
 
 def test_installing(tmp_path):

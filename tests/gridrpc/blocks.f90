@@ -397,6 +397,10 @@ contains
         call gives(grpc_data_container_get(container, 2, again), GRPC_INVALID_DATA_NP)
         call tell("a container")
         call gives(grpc_data_free(data(1), ["file:fortran.bin"]), GRPC_NO_ERROR)
+        ! They are known by their addresses, which other variables get.
+        call gives(grpc_data_unbind(again), GRPC_NO_ERROR)
+        call gives(grpc_data_unbind(container), GRPC_NO_ERROR)
+        call gives(grpc_data_unbind(data(2)), GRPC_NO_ERROR)
         call tell("a file is deleted")
     end subroutine
 

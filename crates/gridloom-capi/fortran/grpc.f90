@@ -28,39 +28,34 @@
 !   needed.
 ! - Use calls in separate statements: Fortran need not evaluate a function if the rest of an expression decides its
 !   value.
+! - Values that C returns through a pointer are returned in a variable, or as the function's result: a text is "" on an error,
+!   and a pointer is null. Most arguments for which C accepts NULL may be left out; these are the last ones.
 !
-! The files in the same folder, which this file includes, describe how objects, attributes, blocks and data that stay
-! on servers are used in Fortran. Compile this file only.
+! Compile this file only. The files in the same folder, which it includes, describe how attributes, blocks and data that
+! stay on servers are used in Fortran. grpc_interfaces.f90 and grpc_functions.f90 follow from the headers of C: `make capi`
+! makes them. The others are written by hand.
+include "grpc_interfaces.f90"
 include "grpc_texts.f90"
 include "grpc_errors.f90"
 include "grpc_stacks.f90"
-include "grpc_calls.f90"
-include "grpc_objects.f90"
-include "grpc_attributes.f90"
-include "grpc_sessions.f90"
-include "grpc_blocks.f90"
-include "grpc_plans.f90"
-include "grpc_heuristics.f90"
-include "grpc_graphs.f90"
 include "grpc_remotes.f90"
+include "grpc_functions.f90"
+include "grpc_ninfg.f90"
+include "grpc_blocks.f90"
 include "grpc_data.f90"
 
 ! The whole interface.
 module grpc
+    use grpc_types
     use grpc_errors
     use grpc_stacks
-    use grpc_calls
-    use grpc_objects
-    use grpc_attributes
-    use grpc_sessions
-    use grpc_blocks
-    use grpc_plans
-    use grpc_heuristics
-    use grpc_graphs
     use grpc_remotes
+    use grpc_functions
+    use grpc_ninfg
+    use grpc_blocks
     use grpc_data
     implicit none
     public
     ! Procedures for the modules only.
-    private :: refuse, code_of, take_all, as_c, destruct
+    private :: refuse, code_of, take, as_c, destruct, pointer_of, GRPC_END_LIST
 end module grpc

@@ -1,11 +1,12 @@
-! Arguments of calls, as a sequence of addresses. For the other modules: take_all, as_c, destruct.
+! Arguments of calls, as a sequence of addresses. For the other modules: take, as_c, destruct.
 module grpc_stacks
     use, intrinsic :: iso_c_binding
+    use grpc_c
     use grpc_texts
     use grpc_errors, only: refuse
     implicit none
     private
-    public :: take_all, as_c, destruct
+    public :: take, as_c, destruct
 
     ! An argument: an address, or a copy of a value.
     type :: argument
@@ -35,21 +36,6 @@ module grpc_stacks
         procedure :: clear => stack_clear
         procedure :: count => stack_count
     end type
-
-    interface
-        type(c_ptr) function c_stack_new(max_arguments) bind(c, name="grpc_arg_stack_new")
-            import
-            integer(c_int), value :: max_arguments
-        end function
-        integer(c_int) function c_stack_push(stack, argument) bind(c, name="grpc_arg_stack_push_arg")
-            import
-            type(c_ptr), value :: stack, argument
-        end function
-        integer(c_int) function c_stack_destruct(stack) bind(c, name="grpc_arg_stack_destruct")
-            import
-            type(c_ptr), value :: stack
-        end function
-    end interface
 
 contains
 
@@ -214,48 +200,6 @@ contains
         if (present(bytes)) stack%arguments(stack%used)%bytes = bytes
     end subroutine
 
-    ! Takes all arguments of a call.
-    subroutine take_all(all, &
-        a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-        a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32)
-        type(grpc_arg_stack_t), intent(inout) :: all
-        type(*), dimension(..), optional, target, asynchronous :: &
-            a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, &
-            a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32
-        call take(all, 1, a1)
-        call take(all, 2, a2)
-        call take(all, 3, a3)
-        call take(all, 4, a4)
-        call take(all, 5, a5)
-        call take(all, 6, a6)
-        call take(all, 7, a7)
-        call take(all, 8, a8)
-        call take(all, 9, a9)
-        call take(all, 10, a10)
-        call take(all, 11, a11)
-        call take(all, 12, a12)
-        call take(all, 13, a13)
-        call take(all, 14, a14)
-        call take(all, 15, a15)
-        call take(all, 16, a16)
-        call take(all, 17, a17)
-        call take(all, 18, a18)
-        call take(all, 19, a19)
-        call take(all, 20, a20)
-        call take(all, 21, a21)
-        call take(all, 22, a22)
-        call take(all, 23, a23)
-        call take(all, 24, a24)
-        call take(all, 25, a25)
-        call take(all, 26, a26)
-        call take(all, 27, a27)
-        call take(all, 28, a28)
-        call take(all, 29, a29)
-        call take(all, 30, a30)
-        call take(all, 31, a31)
-        call take(all, 32, a32)
-    end subroutine
-
     ! Takes the argument at that place of a call, if it is present. Missing arguments before it remain detectable.
     subroutine take(stack, place, x)
         type(grpc_arg_stack_t), intent(inout) :: stack
@@ -283,12 +227,12 @@ contains
             end if
             return
         end do
-        as_c = c_stack_new(max(1_c_int, int(stack%used, c_int)))
+        as_c = c_arg_stack_new(max(1_c_int, int(stack%used, c_int)))
         if (.not. c_associated(as_c)) return
         do i = 1, stack%used
             address = stack%arguments(i)%address
             if (allocated(stack%arguments(i)%bytes)) address = c_loc(stack%arguments(i)%bytes)
-            if (c_stack_push(as_c, address) == 0) cycle
+            if (c_arg_stack_push_arg(as_c, address) == 0) cycle
             ! Otherwise the following argument would take its place.
             call destruct(as_c)
             as_c = c_null_ptr
@@ -300,7 +244,7 @@ contains
     subroutine destruct(passed)
         type(c_ptr), intent(in) :: passed
         if (.not. c_associated(passed)) return
-        if (c_stack_destruct(passed) /= 0) error stop "grpc: a stack that was made is none"
+        if (c_arg_stack_destruct(passed) /= 0) error stop "grpc: a stack that was made is none"
     end subroutine
 
     subroutine refuse_argument(place, why)

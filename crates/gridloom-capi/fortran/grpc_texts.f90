@@ -3,7 +3,7 @@ module grpc_texts
     use, intrinsic :: iso_c_binding
     implicit none
     private
-    public :: c_text, c_texts, fortran_text, taken_text
+    public :: c_text, c_optional, c_texts, fortran_text, taken_text
 
     ! C strings, and the address of each.
     type, public :: texts_of_c
@@ -28,6 +28,17 @@ contains
         character(len=*), intent(in) :: text
         character(kind=c_char, len=len_trim(text) + 1) :: c_text
         c_text = trim(text) // c_null_char
+    end function
+
+    ! Returns the address of a C string in `memory`; null without a text.
+    function c_optional(text, memory) result(address)
+        character(len=*), intent(in), optional :: text
+        character(kind=c_char, len=:), allocatable, intent(inout), target :: memory
+        type(c_ptr) :: address
+        address = c_null_ptr
+        if (.not. present(text)) return
+        memory = c_text(text)
+        address = c_loc(memory)
     end function
 
     ! Returns a list that ends with a null pointer; null without strings. `all` contains the strings to which it

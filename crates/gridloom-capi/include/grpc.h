@@ -13,11 +13,12 @@
  *   cc program.c $(pkg-config --cflags --libs gridloom) -o program
  *
  * This header includes others with functions beyond the standard: grpc_extensions.h (argument stacks of Ninf-G and
- * NetSolve, arrays of handles, time limits, texts of errors), grpc_ninfg.h (attributes), grpc_remote.h (data that
- * stay on servers), grpc_shared.h (data with names that all programs of the grid find), grpc_data.h (data
- * management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h (their plans), grpc_heuristic.h
- * (heuristics defined by the program), grpc_graph.h (calls that are described beforehand). Their names end in _np,
- * Ninf-G's mark of functions that are not portable, unless programs of another system use another name.
+ * NetSolve, arrays of handles, time limits, texts of errors), grpc_objects.h (objects of classes), grpc_ninfg.h
+ * (attributes), grpc_remote.h (data that stay on servers), grpc_shared.h (data with names that all programs of the
+ * grid find), grpc_data.h (data management), grpc_map.h (blocks of calls that are mapped together), grpc_plan.h
+ * (their plans), grpc_heuristic.h (heuristics defined by the program), grpc_graph.h (calls that are described
+ * beforehand). Their names end in _np, Ninf-G's mark of functions that are not portable, unless programs of another
+ * system use another name.
  *
  * Conventions
  * - Programs must compare errors by name: other systems use other numbers.

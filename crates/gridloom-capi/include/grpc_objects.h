@@ -25,6 +25,7 @@
 extern "C" {
 #endif
 
+/* An object of a class. Its memory belongs to the program and its content to the library; copies are the same handle. */
 typedef struct grpc_object_handle_np {
     uint64_t mark_np;
     uint64_t number_np;

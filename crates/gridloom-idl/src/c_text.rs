@@ -154,7 +154,7 @@ const PRELUDE: &str = concat!(
     "#line 1 \"omst.h\"\n",
     include_str!("../include/omst.h"),
     "#line 1 \"functions.h\"\n",
-    include_str!("../include/functions.h"),
+    include_str!("../prelude/functions.h"),
 );
 
 /// The headers of remote bodies, with their names.

@@ -20,7 +20,7 @@ pub enum RankShare {
 }
 
 /// The C that all such functions share.
-pub(crate) const PRELUDE: &str = concat!("#line 1 \"ranks.h\"\n", include_str!("../include/ranks.h"));
+pub(crate) const PRELUDE: &str = concat!("#line 1 \"ranks.h\"\n", include_str!("../prelude/ranks.h"));
 
 /// Returns why a function cannot run on several ranks, with the remedy. `is_ours` is true for expressions that C does not have.
 pub(crate) fn refused(signature: &Signature, is_ours: fn(&Expr) -> bool) -> Option<String> {

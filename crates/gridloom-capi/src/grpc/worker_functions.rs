@@ -3,7 +3,7 @@
 //! A function's library cannot use its own copy of this library for that: only the worker's copy knows which call
 //! runs, and notifies the server when it waits. So the worker sets [`gridloom_functions_np`] in each library that it
 //! loads, and in the libraries linked with it, and functions of the headers are forwarded there.
-//! `gridloom-idl/include/functions.h` is the same for compiled bodies, which are linked with nothing.
+//! `gridloom-idl/prelude/functions.h` is the same for compiled bodies, which are linked with nothing.
 //!
 //! **Invariant:** the table only grows, at its end. A table that is too small is ignored.
 

@@ -57,6 +57,6 @@ extern "C" fn ranks() -> c_int {
 /// A function without arguments that returns a number.
 pub(super) type QueryFn = extern "C" fn() -> c_int;
 
-/// Library variables that point to the query functions (`gridloom-idl/src/c_text.rs`, `gridloom-idl/include/ranks.h`,
+/// Library variables that point to the query functions (`gridloom-idl/src/c_text.rs`, `gridloom-idl/prelude/ranks.h`,
 /// `gridloom-capi/fortran/grpc_executable.f90`).
 pub(super) const QUERIES: [(&[u8], QueryFn); 2] = [(b"gridloom_asks_np", is_canceled), (b"gridloom_ranks_np", ranks)];

@@ -2,7 +2,7 @@
 
 A section begins with a comment `/* ---- Title ---`, which may continue with text. A comment documents what
 follows it up to the next comment; a declaration without a comment belongs to the previous one. Names that end
-in an underscore, and sections "not for programs", are left out.
+in an underscore are left out, and so are sections "not for programs" unless they are wanted.
 """
 
 import dataclasses
@@ -13,6 +13,10 @@ import re
 class Section:
     title: str
     text: str
+
+    @property
+    def is_internal(self):
+        return "not for programs" in self.title
 
 
 @dataclasses.dataclass
@@ -43,7 +47,7 @@ DEFINE = re.compile(r"#define (\w+)(\([^)]*\))?[ \t]*(.*)", re.DOTALL)
 FUNCTION = re.compile(r"\b(\w+)\(")
 
 
-def read(name, text):
+def read(name, text, with_internal=False):
     """Returns the header of that name and text."""
     preamble, rest = None, text
     section, units = Section("", ""), []
@@ -60,7 +64,7 @@ def read(name, text):
                 units.append(Unit(section, ""))
             else:
                 units.append(Unit(section, said))
-        elif units and "not for programs" not in section.title:
+        elif units and (with_internal or not section.is_internal):
             declare(units[-1], piece)
     seen = set()
     for unit in units:
@@ -70,6 +74,16 @@ def read(name, text):
         unit.names = [name for name in unit.names if name not in again]
         seen.update(unit.names)
     return Header(name, preamble or "", [unit for unit in units if unit.code])
+
+
+def in_order(read):
+    """Returns headers in the order of reading: grpc.h, those that its preamble names, and the others by name."""
+    names = ["grpc.h"]
+    for header in read:
+        names += re.findall(r"\w+\.h", header.preamble) if header.name == "grpc.h" else []
+    return sorted(
+        read, key=lambda header: (names.index(header.name) if header.name in names else len(names), header.name)
+    )
 
 
 def pieces(text):
@@ -122,7 +136,7 @@ def declare(unit, piece):
         if define and not define.group(1).endswith("_") and not re.search(r"_H(PP)?$", define.group(1)):
             take_macro(unit, *define.groups())
         return
-    if re.match(r'extern "C"|\}', piece):
+    if re.match(r'extern "C"|\}|template', piece):
         return
     bare = COMMENT.sub("", re.sub(r"__attribute__\(\(.*?\)\)\)?\s*|static inline ", "", piece))
     if bare.startswith("typedef") or "(" not in bare:

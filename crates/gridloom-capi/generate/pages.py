@@ -179,7 +179,7 @@ def main():
     parser.add_argument("--program", help="it writes section 1")
     parser.add_argument("headers", type=pathlib.Path, nargs="+")
     options = parser.parse_args()
-    read = [headers.read(path.name, path.read_text()) for path in options.headers]
+    read = headers.in_order([headers.read(path.name, path.read_text()) for path in options.headers])
     manuals = [
         Manual("gridrpc", "remote procedure calls from C programs", [h for h in read if is_of_calls(h)]),
         Manual("gridloom", "processes of C programs that communicate by messages",
