@@ -15,7 +15,7 @@ db = pytest.importorskip("dask.bag", reason="dask is not installed")
 
 @pytest.fixture(scope="module", autouse=True)
 def grid(program):
-    with gl.local(servers=2, slots=2) as opened:
+    with gl.local(servers=2) as opened:
         yield opened
 
 
