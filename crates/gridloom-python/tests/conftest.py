@@ -8,6 +8,8 @@ import gridloom as gl
 import pytest
 from bad_functions import DECLARED, wait_until
 
+pytest.register_assert_rewrite("engine_contract")
+
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
 

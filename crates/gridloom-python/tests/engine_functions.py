@@ -1,0 +1,204 @@
+"""Functions that the tests of engines run on clusters, an engine in this process, and what the tests of several engines share."""
+
+import contextlib
+import itertools
+import os
+import socket
+import sys
+import threading
+import time
+import types
+
+import cloudpickle
+import gridloom as gl
+import numpy as np
+import pytest
+from gridloom.engines.protocol import Measured, NotYet, ResultLost
+from numpy.typing import NDArray
+
+Square = gl.Array[NDArray[np.float64], "n", "n"]
+gl_module = "engines"
+
+
+@gl.function(work="2*n*n*n")
+def product(a: Square, b: Square) -> Square:
+    return a @ b
+
+
+@gl.function(work="n*n")
+def sums(a: Square) -> tuple[gl.Out[float, "total"], gl.Out[gl.Array[NDArray[np.float64], "n"], "diagonal"]]:
+    return float(a.sum()), np.diagonal(a).copy()
+
+
+@gl.function(work="1")
+def half(x: float) -> float:
+    return x / 2
+
+
+@gl.function(work="1e9")
+def process(x: float) -> int:
+    import os
+
+    return os.getpid()
+
+
+@gl.function(work="1")
+def fails(x: float) -> float:
+    raise KeyError(f"no {x}")
+
+
+@gl.function(work="1")
+def is_late(x: float) -> float:
+    raise TimeoutError(f"{x} is late")
+
+
+@gl.function(work="1e9")
+def dies_once(path: str, x: float) -> float:
+    import os
+    import pathlib
+
+    try:
+        pathlib.Path(path).touch(exist_ok=False)
+    except FileExistsError:
+        return x + 1
+    os._exit(1)
+
+
+# A module that workers do not have.
+sys.modules["absent_there"] = absent_there = types.ModuleType("absent_there")
+
+
+@gl.function(work="1")
+def needs_more(x: float) -> float:
+    return absent_there.scale * x
+
+
+@gl.function(work="1")
+def wrong(x: float) -> float:
+    return (one for one in (x, x))
+
+
+@gl.function(work="1")
+def reshaped(a: Square) -> gl.Array[NDArray[np.float64], "n"]:
+    return a
+
+
+@gl.function(work="1")
+def waits_for(path: str, a: Square) -> Square:
+    import pathlib
+    import time
+
+    while not pathlib.Path(path).exists():
+        time.sleep(0.01)
+    return a
+
+
+FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped, waits_for]
+
+
+class Fake:
+    """Runs calls in this process, when they are asked for."""
+
+    recovers = False
+    dumps = staticmethod(cloudpickle.dumps)
+
+    def __init__(self):
+        self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
+        self.noted, self.launches, self.waits, self.submitter = [], 0, 0, None
+
+    def workers(self):
+        return list(self.there)
+
+    def probe(self):
+        both = dict.fromkeys(self.there, 1e9)
+        return Measured(dict.fromkeys(self.there, 1), both, both, {("w0", "w1"): 1e9}, 1e-4)
+
+    def submit(self, key, body, args, worker, rank):
+        assert all("body" in one for one in args if isinstance(one, dict))
+        # One thread at a time submits and launches.
+        assert self.submitter in (None, threading.get_ident())
+        self.submitter = threading.get_ident()
+        time.sleep(0)
+        self.noted.append({"key": key, "body": body, "args": args, "worker": worker, "rank": rank, "is_sent": False})
+        return self.noted[-1]
+
+    def prefetch(self, key, result, worker, rank):
+        self.ahead.append((result["key"], worker))
+
+    def launch(self):
+        self.launches += 1
+        while self.noted:
+            self.noted.pop()["is_sent"] = True
+        self.submitter = None
+
+    def discard(self):
+        self.noted.clear()
+        self.submitter = None
+
+    def wait(self, results, timeout):
+        self.waits += 1
+        for place, one in enumerate(results):
+            try:
+                self.collect(one, timeout)
+            except (NotYet, ResultLost):
+                raise
+            except Exception:
+                return place
+        return None
+
+    def collect(self, result, timeout):
+        waiting = [result]
+        while waiting:
+            call = waiting[-1]
+            assert call["is_sent"]
+            if call["worker"] not in self.there:
+                raise NotYet
+            if self.dying == call["worker"]:
+                self.there.remove(self.dying)
+                raise ResultLost("it died")
+            if before := [one for one in call["args"] if isinstance(one, dict) and "value" not in one]:
+                waiting += before
+                continue
+            waiting.pop()
+            if "value" not in call:
+                args = [one["value"] if isinstance(one, dict) else one for one in call["args"]]
+                self.ran[call["key"]] = (float(call["rank"]), call["rank"] + 0.5, call["worker"])
+                call["value"] = call["body"](*args)
+        return result["value"]
+
+    def times(self, keys):
+        return {key: self.ran[key] for key in keys}
+
+    def close(self):
+        self.there = []
+
+
+@contextlib.contextmanager
+def bare(tmp_path_factory):
+    """Processes begun meanwhile cannot import gridloom: a cluster needs nothing of it."""
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['gridloom'] = None\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.fspath(folder))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield
+
+
+def once(method, error, call=1):
+    """The method, which raises that at that call of it."""
+    calls = itertools.count(1)
+
+    def raising(*args, **kwargs):
+        if next(calls) == call:
+            raise error
+        return method(*args, **kwargs)
+
+    return raising
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as taken:
+        sockets = [taken.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

@@ -1,0 +1,199 @@
+"""Groups on Dask: the contract of all engines and what Dask alone does, on one cluster of two workers."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import warnings
+
+import gridloom as gl
+import numpy as np
+import pytest
+from engine_contract import Contract
+from engine_functions import FUNCTIONS, bare, dies_once, free_ports, half, once, product, sums, waits_for
+from gridloom.engines import dask as dask_engine
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with bare(tmp_path_factory):
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="class")
+def grid(cluster):
+    with gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=FUNCTIONS) as grid:
+        yield grid
+
+
+class TestContract(Contract):
+    pass
+
+
+@pytest.fixture
+def dask_grid(cluster):
+    with gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=FUNCTIONS) as grid:
+        yield grid
+
+
+@pytest.mark.parametrize("graph", [1, 2])
+def test_a_graph_that_is_not_sent_leaves_the_session_of_dask_as_it_was(dask_grid, monkeypatch, graph):
+    client = dask_grid._cluster._engine._client
+    monkeypatch.setattr(dask_engine, "_GRAPH_TASKS_MAX", 3)
+    monkeypatch.setattr(client, "get", once(client.get, TypeError("cannot be pickled"), graph))
+    with pytest.raises(TypeError, match="cannot be pickled"), dask_grid.group():
+        halves = [dask_grid.function(half)(float(n)) for n in range(5)]
+    assert dask_grid.function(half)(3.0) == 1.5
+    assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_an_argument_that_does_not_reach_its_worker_is_sent_again(dask_grid, monkeypatch):
+    client, x = dask_grid._cluster._engine._client, np.ones((200, 200))
+    monkeypatch.setattr(client, "scatter", once(client.scatter, TimeoutError("No valid workers found")))
+    assert dask_grid.function(product)(x, x)[0, 0] == 200
+
+
+def test_functions_that_dask_has_lost_are_sent_again(dask_grid):
+    with dask_grid.group(lambda problem: [0]):
+        first = dask_grid.function(half)(3.0)
+    assert first.get() == 1.5
+    dask_grid._cluster._engine._client.cancel([one.future for one in dask_grid._cluster._engine._functions.values()], force=True)
+    with dask_grid.group(lambda problem: [0] * len(problem.tasks)) as group:
+        halves = [dask_grid.function(half)(float(n)) for n in range(5)]
+    group.wait()
+    assert [one.get() for one in halves] == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_group_goes_to_dask_in_several_graphs(dask_grid, monkeypatch, tmp_path):
+    client, graphs = dask_grid._cluster._engine._client, []
+    monkeypatch.setattr(dask_engine, "_GRAPH_TASKS_MAX", 3)
+    monkeypatch.setattr(client, "get", lambda *args, **kwargs: (graphs.append(args), type(client).get(client, *args, **kwargs))[1])
+    x = np.ones((200, 200))
+    with dask_grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]) as group:
+        squares = [dask_grid.function(product)(x, x) for _ in range(3)]
+        died = dask_grid.function(dies_once)(os.fspath(tmp_path / "died"), 3.0)
+        both = [dask_grid.function(sums)(one) for one in squares]
+        halves = [dask_grid.function(half)(total) for total, _ in both]
+    assert len(graphs) >= 4
+    group.wait()
+    assert died.get() == 4.0
+    assert [one.get() for one in halves] == [200.0**3 / 2] * 3
+    assert all(np.array_equal(diagonal.get(), np.full(200, 200.0)) for _, diagonal in both)
+
+
+def test_an_open_client_is_taken_and_stays_open(cluster):
+    with distributed.Client(cluster, set_as_default=False) as client:
+        with gl.connect(client, functions=[half]) as grid:
+            assert grid.function(half)(3.0) == 1.5
+        assert client.submit(int, 3).result() == 3
+
+
+def test_workers_of_another_python_are_refused(cluster, monkeypatch):
+    with distributed.Client(cluster, set_as_default=False) as client:
+        versions = client.get_versions()
+        worker = min(versions["workers"])
+        versions["workers"][worker]["host"]["python"] = "3.9.1.final.0"
+        monkeypatch.setattr(client, "get_versions", lambda: versions)
+        with pytest.raises(gl.ConnectError, match=f"the Dask worker at {worker} has Python 3.9, and this program 3"):
+            gl.connect(client, functions=[half])
+
+
+def test_versions_that_were_not_tried_are_reported(cluster, monkeypatch):
+    with distributed.Client(cluster, set_as_default=False) as client:
+        versions = client.get_versions()
+        ours = versions["client"]["packages"]["distributed"]
+        for about in (versions["client"], versions["scheduler"], *versions["workers"].values()):
+            about["packages"]["distributed"] = "2031.2.0"
+        worker = min(versions["workers"])
+        versions["workers"][worker]["packages"]["distributed"] = ours
+        monkeypatch.setattr(client, "get_versions", lambda: versions)
+        with pytest.warns(gl.ConnectWarning) as told, gl.connect(client, functions=[half]) as grid:
+            assert grid.function(half)(3.0) == 1.5
+    assert [str(one.message) for one in told if one.category is gl.ConnectWarning] == [
+        f"the Dask worker at {worker} has distributed {ours}, and this program 2031.2.0: calls may fail; install one version everywhere",
+        "this program has distributed 2031.2.0, and this version of Gridloom was tried with 2026.8: if calls fail, install that one",
+    ]
+    assert all(one.filename == __file__ for one in told if one.category is gl.ConnectWarning)
+
+
+def test_invalid_arguments_are_rejected(cluster):
+    address = cluster.scheduler_address.replace("tcp://", "dask://")
+    with pytest.raises(gl.UsageError, match=r"needs them at the beginning: gridloom.connect\(..., functions=\[f, g\]\); got \[\]"):
+        gl.connect(address)
+    with pytest.raises(gl.UsageError, match="functions are for a cluster of Dask or Ray"):
+        gl.connect("127.0.0.1:1", functions=[half])
+    with pytest.raises(gl.UsageError, match="expected an address, an open distributed.Client, or ray, got int 5"):
+        gl.connect(5, functions=[half])
+    with pytest.raises(gl.UsageError, match="not both"):
+        gl.connect(address, servers=["127.0.0.1:1"], functions=[half])
+
+
+def test_a_cluster_of_dask_that_dies_and_restarts(tmp_path):
+    (port,) = free_ports(1)
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    worker = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with contextlib.ExitStack() as parts:
+
+        def start(command):
+            part = parts.enter_context(subprocess.Popen(command, cwd=tmp_path, **quiet))
+            parts.callback(part.kill)
+            return part
+
+        def connected():
+            # Until the worker is there.
+            while True:
+                with contextlib.suppress(gl.ConnectError):
+                    return gl.connect(f"dask://127.0.0.1:{port}", functions=[waits_for, half])
+
+        started = [start(scheduler), start(worker)]
+        gate = tmp_path / "open"
+        with connected() as grid:
+            with grid.group():
+                held = grid.function(waits_for)(os.fspath(gate), np.ones((2, 2)))
+            for part in started:
+                part.kill()
+                part.wait()
+            with pytest.raises(gl.ServerLost, match="the Dask scheduler at .* answers no more: .*; when it is back, connect anew"):
+                held.get()
+            start(scheduler), start(worker)
+            gate.touch()
+            with pytest.raises(gl.ServerLost, match="connect anew"):
+                grid.function(half)(1.0)
+        with connected() as grid:
+            assert grid.function(half)(1.0) == 0.5
+
+
+def test_a_dask_of_another_release_runs_groups(tmp_path):
+    """A scheduler and a worker of the release before, and a worker of that of the program."""
+    before = pathlib.Path(sys.prefix) / "dask-before"
+    if not (before / "ready").exists():
+        pytest.skip("the release before is not installed: make .venv/dask-before/ready")
+    (port,) = free_ports(1)
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    old = {**os.environ, "PYTHONPATH": os.fspath(before)}
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    worker = [*dask, "worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with contextlib.ExitStack() as parts:
+        for command, environment in ((scheduler, old), (worker, old), (worker, dict(os.environ))):
+            part = parts.enter_context(subprocess.Popen(command, cwd=tmp_path, env=environment, **quiet))
+            parts.callback(part.kill)
+        while True:
+            with contextlib.suppress(gl.ConnectError), warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                grid = gl.connect(f"dask://127.0.0.1:{port}", functions=[product])
+                if len(grid._cluster.measured.slots) == 2:
+                    break
+                grid.close()
+        assert "has distributed 2026.7.1" in str([one.message for one in told if one.category is gl.ConnectWarning][0])
+        with grid:
+            x = np.random.default_rng(1).standard_normal((400, 400))
+            with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
+                square = grid.function(product)(x, x)
+                last = grid.function(product)(square, square)
+            assert np.allclose(last.get(), x @ x @ x @ x)
