@@ -247,7 +247,7 @@ struct Grid {
     platform: Platform,
     engine: FlowEngine,
     links: Vec<LinkIndex>,
-    way_back: Vec<LinkIndex>,
+    return_links: Vec<LinkIndex>,
     random: u64,
 }
 
@@ -266,7 +266,7 @@ impl Grid {
             resources.add_host(host.speed_flops, host.cores);
         }
         let engine = FlowEngine::new(resources, NetworkModel::LV08);
-        Grid { platform, engine, links: Vec::new(), way_back: Vec::new(), random: 42 }
+        Grid { platform, engine, links: Vec::new(), return_links: Vec::new(), random: 42 }
     }
 
     /// Runs the transfers; returns the number of events.
@@ -347,9 +347,9 @@ impl Grid {
             into.extend(links.iter().map(|link| LinkIndex(link.0)));
         };
         indices(&route.links, &mut self.links);
-        indices(&back.links, &mut self.way_back);
+        indices(&back.links, &mut self.return_links);
         let transfer = Transfer::new(&self.links, route.latency_s, size_bytes);
-        self.engine.start_transfer(&Transfer { return_links: &self.way_back, ..transfer })
+        self.engine.start_transfer(&Transfer { return_links: &self.return_links, ..transfer })
     }
 
     /// Draws a number below `end` (SplitMix64).

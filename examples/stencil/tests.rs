@@ -20,7 +20,7 @@ fn element(me: Pe, elements: &Arc<Elements>, options: &Rc<Options>) -> Element {
 /// The first element reports when all have begun, and when all are saved. Its batches to the last one arrive after everything
 /// else, so the edges of the block between arrive before that report.
 #[test]
-fn an_edge_may_come_before_its_block_knows_that_all_have_begun() {
+fn an_edge_may_arrive_before_its_block_knows_that_all_have_begun() {
     let options = Options { size: 12, blocks: (1, 3), steps: 7, checkpoint_every: 2, ..Options::defaults() };
     let (options, elements) = (Rc::new(options), Arc::new(Elements::single_site(3)));
     let mut all: Vec<Element> = elements.all().map(|me| element(me, &elements, &options)).collect();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words_of_json() {
+    fn errors_are_reported_in_terms_of_json() {
         for (text, why) in [
             (r#"{"name": 3, "sizes": {}}"#, "expected a string, found the number 3"),
             (r#"{"name": "a", "sizes": {"x": "long"}}"#, "expected a number, found the string \"long\""),

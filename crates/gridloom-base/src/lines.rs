@@ -53,14 +53,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_without_their_ends() {
+    fn lines_arrive_without_their_ends() {
         assert_eq!(lines(b"one\n\ntwo\r\nend", 8), ["one", "", "two\r", "end"]);
         assert_eq!(lines(b"", 8), [""; 0]);
         assert_eq!(lines(b"\n\n", 8), ["", ""]);
     }
 
     #[test]
-    fn long_lines_come_in_parts_of_whole_characters() {
+    fn long_lines_arrive_in_parts_of_whole_characters() {
         assert_eq!(lines(b"abcdefgh\nij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("aäöü\n".as_bytes(), 4), ["aä", "öü"]);
         // Also after bytes that are not UTF-8.

@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_with_those_like_it() {
+    fn an_unknown_name_is_reported_with_those_like_it() {
         let near = vec!["mesh".to_string(), "mush".to_string()];
         let error = NameError::Unknown { name: "mehs".into(), near };
         assert_eq!(error.to_string(), "no shared data are named 'mehs'; did you mean 'mesh' or 'mush'?");
     }
 
     #[test]
-    fn an_agent_that_cannot_be_asked_is_told_with_what_to_do() {
+    fn an_unreachable_agent_is_reported_with_a_remedy() {
         let (address, asked, why) = ("here:1".into(), "for 'mesh'".into(), "it hung up".into());
         let error = NameError::AgentDisconnects { address, asked, times: 5, why };
         let text = "the agent at here:1 closed the connection 5 times when it was asked for 'mesh' (it hung up): compare the releases of \

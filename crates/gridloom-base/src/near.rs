@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_come_first() {
+    fn nearest_are_first() {
         assert_eq!(near("linalg/dgmem"), ["linalg/dgemm", "linalg/sgemm", "linalg/dgesv"]);
         assert_eq!(near("linalg/DGEMM")[0], "linalg/dgemm");
     }

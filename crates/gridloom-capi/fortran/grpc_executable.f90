@@ -14,7 +14,7 @@ module grpc_executable
     public :: grpc_is_canceled_np
 
     ! The server sets it when it loads the library.
-    type(c_funptr), bind(c, name="gridloom_asks_np"), target, public :: gridloom_asks_np = c_null_funptr
+    type(c_funptr), bind(c, name="gridloom_is_canceled_np"), target, public :: gridloom_is_canceled_np = c_null_funptr
 
     abstract interface
         integer(c_int) function answer() bind(c)
@@ -25,11 +25,11 @@ module grpc_executable
 contains
 
     logical function grpc_is_canceled_np()
-        procedure(answer), pointer :: asks
+        procedure(answer), pointer :: is_canceled
         grpc_is_canceled_np = .false.
-        if (.not. c_associated(gridloom_asks_np)) return
-        call c_f_procpointer(gridloom_asks_np, asks)
-        grpc_is_canceled_np = asks() /= 0
+        if (.not. c_associated(gridloom_is_canceled_np)) return
+        call c_f_procpointer(gridloom_is_canceled_np, is_canceled)
+        grpc_is_canceled_np = is_canceled() /= 0
     end function
 
 end module grpc_executable

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what() {
+    fn errors_report_where_and_what() {
         let wrong = |declared: &[Declared]| Types::new(declared).unwrap_err();
         let text = wrong(&[message("one", "struct one { int n[WIDTH]; }", 4)]);
         assert!(text.starts_with("p.c:7: "), "{text}");

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_as_they_went_in() {
+    fn frames_are_read_as_they_were_written() {
         let mut bytes = Vec::new();
         let mut encoder = Encoder::default();
         encoder.message(Kind::Message, &(1u32, "a"), &mut bytes).unwrap();

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_refuses_bulk_and_gives_up_a_peer_that_does_not_read() {
+    fn credit_refuses_bulk_frames_and_abandons_a_peer_that_does_not_read() {
         let (mut outbound, mut buffers) = (Outbound::new(150), Buffers::default());
         let mut stream = Narrow { room: 0, bytes: Vec::new() };
         outbound.offer(bulk(1)).unwrap();

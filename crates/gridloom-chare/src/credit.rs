@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_is_given_back_in_quarters_of_a_window() {
+    fn credit_is_returned_in_quarters_of_a_window() {
         let mut credits = Credits::new(2);
         credits.bound(100);
         let debt = CreditDue::new(TO, 10);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_told_beside_their_mean() {
+    fn speeds_are_reported_with_their_mean() {
         assert_eq!(relative_speeds(&[0.0, 0.0]), [SPEED_ONE; 2]);
         assert_eq!(relative_speeds(&[3e9, 0.0, 1e9]), [SPEED_ONE * 3 / 2, SPEED_ONE, SPEED_ONE / 2]);
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_come_once_they_gain_more_than_they_take() {
+    fn moves_happen_once_they_gain_more_than_they_take() {
         let mut decision = decision();
         // A move takes 3000 ns. A period of 100 ms gains 1000 ns, the next one 2000 ns.
         for (factor, pays) in [(1, false), (2, false), (4, true)] {

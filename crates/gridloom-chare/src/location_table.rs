@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_native_has_its_slot_again_when_it_comes_back() {
+    fn a_native_has_its_slot_again_when_it_returns() {
         let mut roster = roster();
         assert_eq!(roster.natives(), [0, 2, 4, 6, 8]);
         assert_eq!(roster.location(4), Some(Location::Here { slot: 2 }));

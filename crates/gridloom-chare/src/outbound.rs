@@ -97,7 +97,7 @@ mod tests {
     use crate::record::{Kind, next};
 
     #[test]
-    fn records_share_letters_and_keep_their_order() {
+    fn records_share_batches_and_keep_their_order() {
         let mut outbound = Outbound::new(3);
         let head = |number| RecordHeader { kind: Kind::One, array: 0, priority: 0, number };
         let sizes = [10, 20, CHARE_BATCH_BYTES, 5, 2 * CHARE_BATCH_BYTES, 1, 1];

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_as_they_went_in() {
+    fn records_are_read_as_they_were_written() {
         let heads = [
             RecordHeader { kind: Kind::One, array: 7, priority: -3, number: 1 << 20 },
             RecordHeader { kind: Kind::All, array: 0, priority: i32::MAX, number: 0 },

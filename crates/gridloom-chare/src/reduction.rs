@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_tells_a_round_once_none_of_its_chares_has_still_to_give() {
+    fn an_element_reports_a_round_once_all_its_chares_have_contributed() {
         let mut reduction = Reduction::new(2);
         let mut give = |slot, value| reduction.contribute((slot, slot), sum(value), Callback::exit(), &[]).unwrap();
         assert!(give(0, 1).is_empty());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn chares_that_disagree_are_told_how() {
+    fn differences_between_contributions_are_reported() {
         let mut reduction = Reduction::new(2);
         reduction.contribute((0, 0), sum(1), Callback::exit(), &[]).unwrap();
         let wrong = |contribution, callback| {

@@ -1,6 +1,9 @@
 //! The `gridloom` program, with one file for each command.
 
 mod commands;
+#[cfg(test)]
+#[path = "../../gridloom/tests/support/key_paths.rs"]
+mod key_paths;
 mod log;
 mod model_store;
 mod npy;

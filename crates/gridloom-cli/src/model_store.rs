@@ -223,7 +223,7 @@ fn signature_text(hash: u64) -> String {
 #[cfg(test)]
 mod tests {
 
-    use gridloom_perf::{Learner, Size};
+    use gridloom_perf::{ConcurrencyPoint, Learner, Perturbation, Size};
 
     use super::*;
 
@@ -236,7 +236,10 @@ mod tests {
     fn model() -> FunctionModel {
         let mut learner = Learner::default();
         learner.learn(Size::Work(10.0), 0.125, 1.0, false);
-        learner.model()
+        let model = learner.model();
+        // A file has all names of a model.
+        let perturbation = Perturbation::new(vec![ConcurrencyPoint { tasks: 2, factor: 1.5, calls: 4 }]);
+        FunctionModel { by_bytes: model.by_work.clone(), perturbation, ..model }
     }
 
     fn folder(name: &str) -> PathBuf {
@@ -252,6 +255,8 @@ mod tests {
         assert_eq!((kept.models().len(), said), (0, None));
         kept.record("m/f".into(), model());
         assert_eq!(kept.write(), None);
+        let text = std::fs::read_to_string(folder.join("a_b.json")).unwrap();
+        assert_eq!(crate::key_paths::key_paths(&text), include_str!("../tests/formats/models.keys"));
         let (again, said) = ModelStore::open(&folder, "a/b", &signatures("2*n"), 1.0);
         assert_eq!((again.models().get("m/f"), said), (Some(&model()), None));
         assert!(ModelStore::open(&folder, "other", &signatures("2*n"), 1.0).0.models().is_empty(), "another server");
@@ -326,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_put_aside() {
+    fn what_cannot_be_read_is_renamed() {
         let folder = folder("aside");
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("s.json");
@@ -353,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_said_once() {
+    fn a_folder_that_cannot_be_written_is_reported_once() {
         let (mut kept, _) = ModelStore::open(Path::new("/proc/none"), "s", &signatures("n"), 1.0);
         kept.record("m/f".into(), model());
         assert!(kept.write().unwrap().starts_with("models cannot be stored: /proc/none"));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_come_back_as_they_were() {
+    fn arguments_survive_the_round_trip() {
         for (param, text) in [
             ("IN double x", "2.5"),
             ("IN float x", "0.1"),

@@ -110,7 +110,7 @@ fn the_declaration_is_that_of_c() {
 }
 
 #[test]
-fn values_come_back() {
+fn values_survive_the_round_trip() {
     let mut typed = MessageCodec::<Scene>::new().unwrap();
     let message = typed.encode(&scene(3)).unwrap();
     assert_eq!(typed.decode(&message).unwrap(), scene(3));

@@ -182,7 +182,7 @@ fn any_drawing() -> impl Strategy<Value = Drawing> {
 
 proptest! {
     #[test]
-    fn values_come_back_from_all_machines(drawing in any_drawing()) {
+    fn values_of_all_machines_survive_the_round_trip(drawing in any_drawing()) {
         let mut typed = MessageCodec::<Drawing>::new().unwrap();
         let message = typed.encode(&drawing).unwrap();
         prop_assert_eq!(&typed.decode(&message).unwrap(), &drawing);

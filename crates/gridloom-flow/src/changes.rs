@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn work_goes_on_at_the_new_speed() {
+    fn work_continues_at_the_new_speed() {
         let (mut engine, host) = grid(NetworkModel::WARM_TCP);
         engine.start_execution(&Execution::new(host, 2e9));
         engine.wait_until(1.0);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_tells_what_was_left() {
+    fn a_leaving_user_updates_the_remaining_capacity() {
         let mut clocks = Clocks::default();
         clocks.set_level(0, 2.0, 0.0);
         clocks.join(0, 3, 0, 5.0, 1.0);

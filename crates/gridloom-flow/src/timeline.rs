@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn courses_loop_and_come_in_order_of_date() {
+    fn profiles_loop_and_are_ordered_by_date() {
         let mut resources = Resources::new();
         let host = resources.add_host(1e9, 1);
         let mut engine = FlowEngine::new(resources, NetworkModel::WARM_TCP);

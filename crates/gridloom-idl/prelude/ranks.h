@@ -22,12 +22,12 @@ GRIDLOOM_STATIC int ng_stub_rank;
 
 /* Bytes of a shared file next to that of the call: whether a rank polls for cancellation, whether the server's function has noticed
    that, and whether the call was cancelled. The server's function answers the ranks on its machine through these. */
-enum { GRIDLOOM_ASKS, GRIDLOOM_IS_HEARD, GRIDLOOM_CANCELED, GRIDLOOM_BOARD_BYTES };
+enum { GRIDLOOM_POLLED, GRIDLOOM_POLL_SEEN, GRIDLOOM_CANCELED, GRIDLOOM_BOARD_BYTES };
 
 GRIDLOOM_STATIC volatile unsigned char *gridloom_board(const char *path, int flags, char name[PATH_MAX]) {
     void *board = MAP_FAILED;
     int fd;
-    if (snprintf(name, PATH_MAX, "%s-asks", path) >= PATH_MAX || (fd = open(name, flags | O_CLOEXEC, 0600)) < 0) return NULL;
+    if (snprintf(name, PATH_MAX, "%s-poll", path) >= PATH_MAX || (fd = open(name, flags | O_CLOEXEC, 0600)) < 0) return NULL;
     if ((flags & O_CREAT) == 0 || ftruncate(fd, GRIDLOOM_BOARD_BYTES) == 0)
         board = mmap(NULL, GRIDLOOM_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
@@ -101,9 +101,9 @@ GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     while ((ended = waitpid(child, &status, board == NULL ? 0 : WNOHANG)) <= 0) {
         if (ended < 0 && errno != EINTR) gridloom_wrong("waitpid");
         if (board == NULL) continue;
-        if (board[GRIDLOOM_ASKS]) {
-            if (gridloom_asks_np != 0 && gridloom_asks_np()) board[GRIDLOOM_CANCELED] = 1;
-            board[GRIDLOOM_IS_HEARD] = 1;
+        if (board[GRIDLOOM_POLLED]) {
+            if (gridloom_is_canceled_np != 0 && gridloom_is_canceled_np()) board[GRIDLOOM_CANCELED] = 1;
+            board[GRIDLOOM_POLL_SEEN] = 1;
         }
         poll(&end, 1, ANSWERS_MS);
     }
@@ -178,11 +178,11 @@ GRIDLOOM_STATIC void gridloom_rank_wrong(const char *what) {
 GRIDLOOM_STATIC volatile unsigned char *gridloom_own_board;
 
 /* A function that has polled is not killed at once when its call is cancelled, so its first poll must be noticed by the server. */
-GRIDLOOM_STATIC int gridloom_rank_asks(void) {
+GRIDLOOM_STATIC int gridloom_rank_polls(void) {
     enum { WAITS_MAX = 1000 };
     int waits;
-    gridloom_own_board[GRIDLOOM_ASKS] = 1;
-    for (waits = 0; !gridloom_own_board[GRIDLOOM_IS_HEARD] && waits < WAITS_MAX; waits++) usleep(1000);
+    gridloom_own_board[GRIDLOOM_POLLED] = 1;
+    for (waits = 0; !gridloom_own_board[GRIDLOOM_POLL_SEEN] && waits < WAITS_MAX; waits++) usleep(1000);
     return gridloom_own_board[GRIDLOOM_CANCELED];
 }
 
@@ -190,7 +190,7 @@ GRIDLOOM_STATIC FILE *gridloom_rank_begin(const char *path) {
     FILE *file = NULL;
     char asks[PATH_MAX];
     /* Ranks of other machines have no such file. */
-    if ((gridloom_own_board = gridloom_board(path, O_RDWR, asks)) != NULL) gridloom_asks_np = gridloom_rank_asks;
+    if ((gridloom_own_board = gridloom_board(path, O_RDWR, asks)) != NULL) gridloom_is_canceled_np = gridloom_rank_polls;
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &ng_stub_rank);
     if (ng_stub_rank == 0 && (file = fopen(path, "rb")) == NULL) gridloom_rank_wrong("its call cannot be read");

@@ -145,9 +145,9 @@ const PRELUDE: &str = concat!(
     "#line 1 \"grpc_executable.h\"\n",
     include_str!("../include/grpc_executable.h"),
     // The worker sets the pointer when it loads the library (`gridloom-net/src/worker/queries.rs`).
-    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n__attribute__((weak)) int (*gridloom_asks_np)(void) = 0;\n",
+    "#ifdef __cplusplus\nextern \"C\" {\n#endif\n__attribute__((weak)) int (*gridloom_is_canceled_np)(void) = 0;\n",
     "__attribute__((weak)) int grpc_is_canceled_np(grpc_error_t *error)\n",
-    "{ if (error != NULL) *error = GRPC_NO_ERROR; return gridloom_asks_np != 0 ? gridloom_asks_np() : 0; }\n",
+    "{ if (error != NULL) *error = GRPC_NO_ERROR; return gridloom_is_canceled_np != 0 ? gridloom_is_canceled_np() : 0; }\n",
     "#ifdef __cplusplus\n}\n#endif\n",
     "#line 1 \"grpc_shared.h\"\n",
     include_str!("../include/grpc_shared.h"),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_tell_their_slices_and_what_the_function_allocates() {
+    fn arrays_report_their_slices_and_which_arrays_the_function_allocates() {
         let text = "Define f(IN int n, IN double x[n : 0, n, 2], VAROUT int y[m], OUT int *m) \
                     Shrink \"yes\" Calls f(n, x, y, m);";
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_c_cannot_pass_is_told() {
+    fn types_that_c_cannot_pass_are_reported() {
         let text = "Define f(IN float16 x, IN int n) Calls f(x, n);";
         let mut signature = parse(text, "t.idl").unwrap().remove(0).signature;
         assert!(signature.c_prototype().unwrap_err().contains("t/f: argument 'x' is a float16 by value"));

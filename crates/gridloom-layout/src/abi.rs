@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_abis_come_back_from_one_byte() {
+    fn known_abis_are_read_from_one_byte() {
         for (name, abi) in Abi::known() {
             let mut bytes = Vec::new();
             abi.write(&mut bytes);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn others_come_back_from_their_sizes() {
+    fn other_abis_are_read_from_their_sizes() {
         let sizes = Sizes {
             byte_order: ByteOrder::Big,
             short: 2,

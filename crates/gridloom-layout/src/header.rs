@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_back() {
+    fn headers_survive_the_round_trip() {
         let blocks = vec![Block { target: 0, count: 1, start: 0 }, Block { target: 300, count: u64::MAX, start: 0 }];
         for description in [None, Some("struct S { int x; };")] {
             let abi = Abi::from_name("ppc").unwrap();

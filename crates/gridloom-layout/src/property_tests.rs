@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn declarations_come_back_from_their_text(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn declarations_are_read_from_their_text(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
         let schema = schema(&mut Chooser(&bytes));
         let again = parse(&schema.to_string(), "text").unwrap().schema("S0").unwrap();
         prop_assert_eq!(&again, &schema);

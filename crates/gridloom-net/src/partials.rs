@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_way() {
+    fn the_oldest_are_removed() {
         let partials = Partials::default();
         for serial in 0..20 {
             partials.keep(datum(serial), META, partial(KEPT_BYTES_MIN), u64::MAX);

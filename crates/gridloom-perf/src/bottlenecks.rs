@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_without_others_that_moved_what_is_missing_says_nothing() {
+    fn a_slow_transfer_is_ignored_unless_others_explain_the_missing_bandwidth() {
         let mut bottlenecks = LinkRelations::default();
         for at in [0, 20, 40, 60] {
             assert_eq!(moves(&mut bottlenecks, at, &[(1, 3, 20), (2, 4, 20)]), [0.0; 2]);

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_of_differing_sizes_tell_start_and_bandwidth_apart() {
+    fn transfers_of_differing_sizes_separate_latency_from_bandwidth() {
         let mut rng = SplitMix64::new(9);
         let mut link = LinkModel::default();
         for n in 0..60 {

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_of_a_way_between_sites_tells_of_all_links_on_it() {
+    fn one_probe_between_sites_measures_all_links_on_the_path() {
         // Sites are 0 to 2, and 3 to 5; each of the probes between them had a share of the path.
         let mut links = Links::default();
         for (from, to) in (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to) {

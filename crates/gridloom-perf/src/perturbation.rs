@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn nonsense_is_reported() {
         let raw = |points: &[(u32, f64)]| Perturbation {
             points: points
                 .iter()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_are_told_apart_to_a_sixth() {
+    fn loads_are_distinguished_to_a_sixth() {
         assert_eq!([0.0, 1.2, 1.6, 7.4].map(load_of), [1, 1, 2, 7]);
         for load in 1..500 {
             let near = f64::from(load_of(f64::from(load)));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_wider_than_it_looked_says_nothing() {
+    fn a_link_that_may_be_wider_than_measured_is_ignored() {
         let known = links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 });
         assert_eq!(inter_site_paths(known, |_| false), []);
     }

@@ -22,7 +22,7 @@ fn is_about(model: &FunctionModel, work: f64, seconds: f64, is_extrapolated: boo
 }
 
 #[test]
-fn between_points_time_is_linear_and_beyond_them_it_is_said_to_be_a_guess() {
+fn time_is_linear_between_points_and_marked_as_a_guess_beyond_them() {
     let model = learned(&[(100.0, 2.0), (200.0, 3.0), (400.0, 7.0)]);
     is_about(&model, 150.0, 2.5, false);
     is_about(&model, 300.0, 5.0, false);
@@ -101,7 +101,7 @@ fn a_curve_of_many_sizes_keeps_its_shape() {
 }
 
 #[test]
-fn calls_without_a_complexity_are_told_apart_by_their_bytes() {
+fn calls_without_a_complexity_are_distinguished_by_their_bytes() {
     let mut learner = Learner::default();
     learner.learn(Size::Bytes(1000), 1.0, 1.0, false);
     learner.learn(Size::Bytes(2000), 2.0, 1.0, false);
@@ -121,7 +121,7 @@ fn models_of_several_servers_are_one() {
 }
 
 #[test]
-fn a_model_that_was_kept_gives_way_to_what_is_measured() {
+fn a_stored_model_is_replaced_by_measurements() {
     let kept = learned(&[(100.0, 1.0), (100.0, 1.0), (200.0, 2.0)]);
     let mut learner = Learner::resume(&kept);
     is_about(&learner.model(), 100.0, 1.0, false);
@@ -130,7 +130,7 @@ fn a_model_that_was_kept_gives_way_to_what_is_measured() {
 }
 
 #[test]
-fn times_beside_others_are_told_from_times_alone() {
+fn times_with_concurrent_tasks_are_distinguished_from_times_alone() {
     let mut learner = Learner::default();
     let spent = |work: f64, tasks: f64| work * 1e-3 * (1.0 + 0.5 * (tasks - 1.0));
     let mut call = |work: f64, tasks: f64, calls: usize| {

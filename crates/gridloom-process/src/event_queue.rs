@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_come_first_and_closes_last() {
+    fn timers_are_first_and_closes_last() {
         let mut agenda = EventQueue::default();
         agenda.put(Incoming::Closed { peer: PeerId(0), why: "done".into() });
         agenda.put(letter("a"));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_nobody_asks_for_are_bounded() {
+    fn the_number_of_unread_ends_is_bounded() {
         let mut agenda = EventQueue::default();
         for peer in 0..FORMER_PEERS_MAX as u64 + 5 {
             agenda.put(Incoming::Closed { peer: PeerId(peer), why: String::new() });

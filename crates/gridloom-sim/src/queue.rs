@@ -90,7 +90,7 @@ mod tests {
     use gridloom_base::time::ns_to_seconds;
 
     #[test]
-    fn what_is_due_together_comes_in_the_order_put_in() {
+    fn what_is_due_together_arrives_in_the_order_put_in() {
         let mut queue = Queue::new();
         for (at, what) in [(2, 'c'), (1, 'a'), (2, 'd'), (1, 'b')] {
             queue.push(Time(at), what);

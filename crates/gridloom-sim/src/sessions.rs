@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_cannot_take_comes_to_the_session() {
+    fn what_the_server_cannot_take_arrives_at_the_session() {
         let (mut sessions, _, copy) = copying();
         let steps = sessions.on_event(CLIENT, failed(copy));
         assert!(matches!(steps[..], [Step::Command(Command::Get { .. })]), "{steps:?}");

@@ -472,7 +472,7 @@ mod tests {
 
     /// Regression test for soak seed 67637: another task ended before the server was notified that the first had resumed.
     #[test]
-    fn a_task_that_goes_on_takes_its_slot_when_its_server_hears_of_it() {
+    fn a_task_that_continues_takes_its_slot_when_its_server_is_notified() {
         let (mut kernel, mut tasks, mut store) = (kernel(), Tasks::default(), Store::default());
         let (node, first) = (NodeId(2), task(1).id);
         let taken = |tasks: &Tasks| tasks.of(node).filter(|(_, running)| running.takes_slot()).count();

@@ -226,9 +226,9 @@ impl<'a> Fleet<'a> {
     /// Starts the clock once the first process has checked the deployment, or takes too long.
     fn start_others(&mut self) {
         if let Some((first, since)) = self.first.clone()
-            && (first.read_mark.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
+            && (first.ready_file.exists() || since.elapsed() >= FIRST_CHECK_TIMEOUT)
         {
-            if !first.read_mark.exists() {
+            if !first.ready_file.exists() {
                 let (label, waited_s) = (&first.launch.label, FIRST_CHECK_TIMEOUT.as_secs());
                 self.limits.format.message(&format!(
                     "{label} has not asked which process it is within {waited_s} s: the others start although the \
@@ -391,7 +391,7 @@ impl<'a> Fleet<'a> {
 
     fn ended(&mut self, running: &Running, status: WaitStatus) {
         // The process may have created its file and ended since the last check.
-        if self.first.as_ref().is_some_and(|(first, _)| first.read_mark.exists()) {
+        if self.first.as_ref().is_some_and(|(first, _)| first.ready_file.exists()) {
             self.start_others();
         }
         let was_first = self.first.take_if(|(first, _)| Rc::ptr_eq(first, &running.deployed)).is_some();
@@ -400,7 +400,7 @@ impl<'a> Fleet<'a> {
         if running.was_killed {
             return;
         }
-        let has_asked = running.deployed.read_mark.exists();
+        let has_asked = running.deployed.ready_file.exists();
         let code = match status.exit_status() {
             Some(0) if has_asked => 0,
             Some(0) => {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn marking_keeps_the_checksum_right_and_spares_who_cannot_be_told() {
+    fn marking_keeps_the_checksum_right_and_skips_flows_that_cannot_react() {
         for (before, after) in [(0, 0), (CAPABLE_0, 3), (CAPABLE_1, 3), (3, 3), (0xb8, 0xb8), (0xb8 | CAPABLE_0, 0xbb)]
         {
             let mut bytes = packet(100, 0, 5);

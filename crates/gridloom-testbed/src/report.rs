@@ -83,3 +83,34 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../../gridloom/tests/support/key_paths.rs"]
+mod key_paths;
+
+#[cfg(test)]
+mod tests {
+    use super::key_paths::key_paths;
+    use super::*;
+
+    /// `gridloom testbed` prints it for programs.
+    #[test]
+    fn the_names_in_a_report_are_fixed() {
+        let link = LinkReport {
+            name: "l".into(),
+            bandwidth: 1.0,
+            latency_s: 0.0,
+            queue_bytes: 1.0,
+            is_up: true,
+            bytes: 0.0,
+            marked: 0,
+            dropped_full: 0,
+            dropped_cut: 0,
+        };
+        let hosts = vec![HostReport { name: "h".into(), address: "a".into() }];
+        let (traffic, processors) = (Traffic::default(), ProcessorLoad::default());
+        let report = Report { hosts, links: vec![link], unroutable: 0, traffic, processors };
+        let found = key_paths(&serde_json::to_string(&report).unwrap());
+        assert_eq!(found, include_str!("../tests/formats/report.keys"));
+    }
+}

@@ -61,7 +61,7 @@ pub struct Deployed {
     pub start_s: f64,
     pub kill_s: Option<f64>,
     /// File that the process creates when it has read which process it is.
-    pub read_mark: PathBuf,
+    pub ready_file: PathBuf,
 }
 
 /// Serialises a path as bytes: a path need not be text, and JSON has only text.

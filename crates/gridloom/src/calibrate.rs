@@ -91,6 +91,7 @@ pub struct CalibratedPoint {
     /// Median time, seconds.
     pub seconds: f64,
     /// Median absolute deviation, seconds.
+    #[serde(rename = "spread_seconds")]
     pub spread_s: f64,
     pub calls: u64,
 }

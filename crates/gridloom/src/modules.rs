@@ -134,7 +134,7 @@ mod tests {
     use gridloom_base::Dtype;
 
     #[test]
-    fn arguments_come_back_as_they_were_packed() {
+    fn arguments_are_unpacked_as_they_were_packed() {
         let values = vec![
             (Meta::scalar(Dtype::Int32), 3i32.to_ne_bytes().to_vec()),
             (Meta::array(Dtype::Float64, &[2]), vec![7; 16]),

@@ -234,8 +234,8 @@ impl Session {
     }
 
     /// Drops a request about a name that nobody waits for any more, with the next command.
-    pub(crate) fn forget_later(&self, ask: u64) {
-        self.0.dropped.add_ask(ask);
+    pub(crate) fn forget_later(&self, request: u64) {
+        self.0.dropped.add_request(request);
     }
 
     /// Forgets a group that the program can no longer query, when the next group runs.
@@ -323,11 +323,11 @@ impl Session {
         })?
     }
 
-    /// Like [`Session::wait`]. Calls `begins` if the wait does not end at once, and drops its result when the wait ends.
+    /// Like [`Session::wait`]. Calls `on_wait` if the wait does not end at once, and drops its result when the wait ends.
     pub(crate) fn wait_with<R, W>(
         &self,
         limit: Option<Duration>,
-        begins: impl Fn() -> Option<W>,
+        on_wait: impl Fn() -> Option<W>,
         mut done: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, Error> {
         let runs_call_backs = self.is_simulated();
@@ -339,7 +339,7 @@ impl Session {
                 let call = if runs_call_backs { state.call_backs.take() } else { None };
                 found = call.map_or_else(|| done(&mut state).map(Ok), |call| Some(Err(call)));
                 if found.is_none() && waiting.is_none() {
-                    waiting = begins();
+                    waiting = on_wait();
                 }
                 found.is_some()
             });

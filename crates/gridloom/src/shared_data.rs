@@ -214,12 +214,12 @@ impl<'a> SharedData<'a> {
     /// the function itself gets the data.
     fn copy_to_own_server(&self, handle: &Handle) -> Result<(), Error> {
         let is_small = handle.meta().size_bytes() <= EAGER_BYTES_MAX;
-        let Some(server) = self.own_server().filter(|_| !is_small && !self.0.state().asks.near_is_full()) else {
+        let Some(server) = self.own_server().filter(|_| !is_small && !self.0.state().requests.near_is_full()) else {
             return Ok(());
         };
         match handle.place(server, false)?.wait() {
             // The next copy would wait for room just as long and fail too, so the value is sent to the function itself.
-            Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().asks.note_near_is_full(),
+            Err(Error::Task(TaskError::StoreFull { .. })) => self.0.state().requests.note_near_is_full(),
             Err(Error::Task(_)) | Ok(()) => {}
             Err(error) => return Err(error),
         }
@@ -351,23 +351,23 @@ impl<'a> SharedData<'a> {
     }
 
     fn begin_request(&self, command: NameCommand) -> u64 {
-        let ask = self.0.next_serial();
-        self.0.state().asks.begin(ask);
-        self.0.command(Command::Name { request: ask, command });
-        ask
+        let request = self.0.next_serial();
+        self.0.state().requests.begin(request);
+        self.0.command(Command::Name { request, command });
+        request
     }
 
     /// Sends a request and waits for the answer. A find waits for at most `limit`, or until the thread is interrupted.
     fn request(&self, command: NameCommand, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
         let finds = matches!(command, NameCommand::Find { .. });
-        let ask = self.begin_request(command);
-        let take = |state: &mut State| state.asks.take(ask);
+        let request = self.begin_request(command);
+        let take = |state: &mut State| state.requests.take(request);
         if !finds {
             return Ok(self.0.wait(None, take)??);
         }
         let mut waited = self.0.wait_unless_interrupted(limit, take);
         if matches!(waited, Err(Error::TimedOut { .. } | Error::Interrupted)) {
-            self.0.command(Command::Name { request: ask, command: NameCommand::CancelWait });
+            self.0.command(Command::Name { request, command: NameCommand::CancelWait });
         }
         if matches!(waited, Err(Error::TimedOut { .. })) {
             // The answer has similar names.
@@ -375,7 +375,7 @@ impl<'a> SharedData<'a> {
             waited = late.map_err(|_| waited.expect_err("it timed out"));
         }
         if waited.is_err() {
-            let unread = self.0.state().asks.give_up(ask);
+            let unread = self.0.state().requests.give_up(request);
             unread.into_iter().for_each(|datum| self.0.release_later(datum));
         }
         Ok(waited??)

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_told_with_its_place() {
+    fn what_is_no_text_is_reported_with_its_place() {
         let file = std::env::temp_dir().join(format!("gridloom-text-{}", std::process::id()));
         std::fs::write(&file, "ä\nbö\u{fc} \u{e9}").unwrap();
         assert_eq!(read_text(&file).unwrap(), "ä\nböü é");

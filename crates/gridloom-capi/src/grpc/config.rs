@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn errors_are_reported() {
         for (text, place, word) in [
             ("\nservers = [", (2, 12), "array"),
             ("agnet = 'host:1'", (1, 1), "unknown field `agnet`, expected one of `agent`"),

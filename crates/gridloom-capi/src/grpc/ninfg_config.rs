@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_its_line() {
+    fn errors_are_reported_by_its_line() {
         for (text, line, why) in [
             ("<SERVER>\nhostname\n</SERVER>", 2, "attribute 'hostname' has no value"),
             ("<SERVER>\nhostname a\n", 1, "<SERVER> is not closed"),

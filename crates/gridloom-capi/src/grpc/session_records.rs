@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_are_remembered_and_failed_ones_until_they_are_told() {
+    fn the_last_are_remembered_and_failed_ones_until_they_are_reported() {
         let mut table = SessionRecords::new(2);
         for (id, code) in [(1, 0), (2, 11), (3, 0), (4, 0), (5, 17)] {
             table.add(id, record(code));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn none_or_all_are_remembered_if_that_is_said() {
+    fn none_or_all_are_remembered_if_that_is_set() {
         for (said, left) in [(0, 1), (-1, 1000)] {
             let mut table = SessionRecords::new(said);
             table.add(1000, record(11));

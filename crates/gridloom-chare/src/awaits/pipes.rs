@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_for_an_end_that_is_gone_is_dropped_and_what_came_early_goes_along() {
+    fn messages_for_a_closed_end_are_dropped_and_early_ones_migrate() {
         let (mut pipes, other) = (Channels::default(), (ArrayId(0), Index::from(1)));
         let sent = |channel, number| packed((other.0, other.1, channel), number, number.into());
         let first = pipes.make(other.0, other.1);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_with_the_known_ones() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         let told = Balancer::by_name("fair").unwrap_err();
         assert_eq!(told, "load balancer 'fair' is not known; there are none, greedy, refine, hierarchical, grid-aware");
     }

@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_there_is_not_is_told() {
+    fn a_missing_element_is_reported() {
         let far = Placement::custom(|_, _| Pe(9));
         let told = far.for_each_chare(&Shape::from(2), &Elements::single_site(2), |_, _| {});
         assert_eq!(told, Err(PlacementError::Element(Index::from(0), Pe(9))));
     }
 
     #[test]
-    fn communication_of_a_chare_that_there_is_not_is_told() {
+    fn communication_of_a_missing_chare_is_reported() {
         let edges = [(0, 1, 100), (1, 2, 100)];
         let told =
             Placement::by_communication(edges).for_each_chare(&Shape::from(2), &Elements::single_site(2), |_, _| {});

@@ -222,7 +222,7 @@ fn wrongs(element: &mut Element, count: usize, of: Wrong) {
 }
 
 #[test]
-fn what_can_never_end_says_what_waits_for_what() {
+fn a_deadlock_reports_the_cycle() {
     let told = |count, of| alone(|element| wrongs(element, count, of)).unwrap_err().to_string();
     let message = told(1, Wrong::ForMessage);
     assert!(message.ends_with("wrongs(0) waits for a message (1 kept, none matches)."), "{message}");

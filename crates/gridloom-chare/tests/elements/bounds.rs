@@ -124,7 +124,7 @@ fn a_fast_sender_is_parked_beside_others_that_run() {
 }
 
 #[test]
-fn elements_that_wait_for_one_another_in_a_circle_go_on() {
+fn elements_that_wait_in_a_cycle_continue() {
     for seed in 0..200 {
         let count = 2 + (seed % 3) as u32;
         let depth = 9;

@@ -278,7 +278,7 @@ fn an_element_that_is_lost_at_any_moment_loses_nothing() {
 }
 
 #[test]
-fn buddies_that_are_lost_together_are_told() {
+fn buddies_that_are_lost_together_are_reported() {
     let (expected, mut told) = (walkers_end_with(), 0);
     for seed in 0..200 {
         match World::new(3, seed).run(1, 2, 0) {

@@ -137,7 +137,7 @@ fn network(count: u32, seed: u64, saved: Option<&[Vec<u8>]>) -> Network {
 }
 
 #[test]
-fn a_program_that_goes_on_from_a_checkpoint_ends_as_one_that_was_not_lost() {
+fn a_program_that_continues_from_a_checkpoint_ends_as_one_that_was_not_lost() {
     let expected = network(1, 0, None).run().unwrap();
     for seed in 0..1000 {
         let mut random = SplitMix64::new(seed);

@@ -111,7 +111,7 @@ fn a_chare_that_there_is_not_ends_the_program() {
 }
 
 #[test]
-fn quiescence_comes_after_all_that_waits() {
+fn quiescence_follows_all_waiting_methods() {
     let mut element = element();
     let keepers = keepers(&mut element, 3);
     element.start(|cx| {
@@ -142,7 +142,7 @@ fn a_result_that_no_chare_expects_is_an_error() {
 }
 
 #[test]
-fn letters_that_no_element_sends_are_refused() {
+fn malformed_batches_are_refused() {
     let mut element = Element::new(Pe(0), Arc::new(Elements::single_site(2)));
     let mut far = Element::new(Pe(1), Arc::new(Elements::single_site(2)));
     let [near, _] = [&mut element, &mut far].map(|element| keepers(element, 4));
@@ -165,7 +165,7 @@ fn letters_that_no_element_sends_are_refused() {
 }
 
 #[test]
-fn an_element_that_fails_tells_the_others_why() {
+fn an_element_that_fails_sends_the_others_the_reason() {
     let all = Arc::new(Elements::single_site(3));
     let mut elements: Vec<Element> = all.all().map(|me| Element::new(me, all.clone())).collect();
     elements[1].broadcast_failure(&ChareError::Failed("no more".into()));

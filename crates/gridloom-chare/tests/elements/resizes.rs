@@ -133,7 +133,7 @@ fn end(element: &mut Element) -> Result<Value, ChareError> {
 }
 
 #[test]
-fn what_is_asked_from_outside_and_cannot_be_is_refused_and_the_program_goes_on() {
+fn an_invalid_resize_from_outside_is_refused_and_the_program_continues() {
     let told = Rc::default();
     let mut element = element(false);
     element.set_resize_policy(Box::new(Refused(Rc::clone(&told))));
@@ -144,7 +144,7 @@ fn what_is_asked_from_outside_and_cannot_be_is_refused_and_the_program_goes_on()
 }
 
 #[test]
-fn what_the_program_asks_and_cannot_be_ends_it() {
+fn an_invalid_resize_by_the_program_ends_it() {
     let wrong = |is_migratable: bool, has_owner: bool, elements: u32| {
         let mut element = element(is_migratable);
         if has_owner {

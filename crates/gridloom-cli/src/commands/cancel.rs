@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print_json(&json!({
             "cancelled": names(&mut ended.iter().map(ToString::to_string)),
             "not_ended": names(&mut left.iter().map(ToString::to_string)),
-            "not_there": names(&mut unknown.iter().map(ToString::to_string)),
+            "not_found": names(&mut unknown.iter().map(ToString::to_string)),
         }))?;
     } else {
         print_line(&format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail, ensure};
-use gridloom::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec, READ_MARK_VARIABLE};
+use gridloom::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec, READY_FILE_VARIABLE};
 use gridloom_net::process::{Addresses, PROCESS_VARIABLES, ProcessConfig};
 use gridloom_platform::deployment::{self, Process};
 use gridloom_testbed::fleet::{self, Limits};
@@ -117,14 +117,14 @@ pub fn deployed(
         let host_number = number(&spec.host);
         let config = ProcessConfig { spec, threads, addresses: addresses.clone(), ..ProcessConfig::default() };
         let config = serde_json::to_string(&config).expect("names and addresses");
-        let asked = folder.join(format!("asked-{index}"));
+        let ready = folder.join(format!("ready-{index}"));
         let environment = vec![
             (DEPLOY_VARIABLE.to_string(), config),
-            (READ_MARK_VARIABLE.to_string(), asked.to_string_lossy().into_owned()),
+            (READY_FILE_VARIABLE.to_string(), ready.to_string_lossy().into_owned()),
         ];
         let command = if process.program.is_empty() { program } else { &process.program }.to_vec();
         let launch = Launch { host: host_number, label, command, computes: false, environment };
-        Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, read_mark: asked }
+        Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, ready_file: ready }
     };
     processes.chunks(threads).enumerate().map(one).collect()
 }

@@ -8,7 +8,7 @@ use gridloom::Roles;
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::stderr_line;
 use gridloom_platform::outline::{Member, Outline, Shape};
-use gridloom_platform::{LinkId, Platform};
+use gridloom_platform::{Host, Link, LinkId, Platform};
 use serde_json::{Value, json};
 
 use super::{digits, parse_svg, print_json, print_line, print_text, read_text, write_svg};
@@ -91,7 +91,11 @@ pub(super) fn read(file: &Path) -> Result<Platform> {
 fn as_json(platform: &Platform) -> Value {
     let (mut zones, mut routes) = (Vec::new(), Vec::new());
     zone_as_json(platform, &platform.outline(), &mut zones, &mut routes);
-    json!({ "hosts": platform.hosts(), "links": platform.links(), "zones": zones, "routes": routes })
+    let host = |Host { name, speed_flops, cores, properties }: &Host| json!({ "name": name, "speed_flops": speed_flops, "cores": cores, "properties": properties });
+    let link = |Link { name, bandwidth, latency_s, sharing }: &Link| json!({ "name": name, "bandwidth": bandwidth, "latency_s": latency_s, "sharing": sharing });
+    let hosts: Vec<Value> = platform.hosts().iter().map(host).collect();
+    let links: Vec<Value> = platform.links().iter().map(link).collect();
+    json!({ "hosts": hosts, "links": links, "zones": zones, "routes": routes })
 }
 
 fn zone_as_json(platform: &Platform, outline: &Outline, zones: &mut Vec<Value>, routes: &mut Vec<Value>) {

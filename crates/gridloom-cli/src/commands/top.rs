@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn links_within_a_host_say_so_however_fast_they_are() {
+    fn links_within_a_host_are_marked_at_any_speed() {
         for (from, to, is_within) in [
             ("hub", "hub", true),
             ("n2f3a90", "127.0.0.1", true),

@@ -129,7 +129,7 @@ fn the_table_names_the_best_number_and_the_program_prints_beside_it() {
 }
 
 #[test]
-fn what_cannot_be_advised_on_is_told() {
+fn what_cannot_be_advised_on_is_reported() {
     let platform = two_sites("advise-wrong.toml", 1.0);
     let no_elements = file("advise-client.toml", "[[process]]\nhost = \"east\"\nfunction = \"client\"\n");
     let fails = |options: &[&str], words: &[&str], why: &str| {

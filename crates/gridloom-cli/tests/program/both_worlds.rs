@@ -361,7 +361,7 @@ fn library(folder: &Path) {
 }
 
 #[test]
-fn one_program_asks_for_the_same_in_both_worlds() {
+fn one_program_requests_the_same_in_both_worlds() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("both-worlds");
     library(&folder);
     let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();

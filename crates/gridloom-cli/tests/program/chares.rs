@@ -219,13 +219,13 @@ fn elements_that_are_processes_reduce_and_end() {
 }
 
 #[test]
-fn chares_that_wait_hear_of_one_another_across_processes() {
+fn chares_that_wait_find_one_another_across_processes() {
     let out = succeeds(chares_run("ring", &["-n", "3", "--sites", "3", "--latency", "1ms"]));
     assert_eq!(lines(&out, "ended"), ["element@0| ended with Integers([36])"]);
 }
 
 #[test]
-fn messages_between_sites_are_held_back_and_others_are_not() {
+fn messages_between_sites_are_delayed_and_others_are_not() {
     let seconds = |options: &[&str]| {
         let out = succeeds(chares_run("ball", options));
         let told = &lines(&out, "ended with Floats")[0];
@@ -336,7 +336,7 @@ fn a_balancer_moves_chares_from_the_element_that_has_all() {
 }
 
 #[test]
-fn a_program_that_can_never_end_fails_and_says_why() {
+fn a_program_that_can_never_end_fails_and_reports_the_reason() {
     let output = chares_run("nothing", &["-n", "2"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{error}");

@@ -11,18 +11,18 @@ use gridloom::process::DEPLOY_VARIABLE;
 use crate::support::bounds::until_true;
 use crate::support::{gridloom, succeeds};
 
-/// While this file is absent, element 1 aborts in round [`FALL_IN`].
-pub(crate) const ABORT_FILE: &str = "GRIDLOOM_TEST_FALL";
+/// While this file is absent, element 1 aborts in round [`ABORT_ROUND`].
+pub(crate) const ABORT_FILE: &str = "GRIDLOOM_TEST_ABORT";
 /// File in which element 2 writes its process number, so that element 1 can kill it when it aborts.
-const ABORT_TOGETHER_FILE: &str = "GRIDLOOM_TEST_FALL_WITH";
+const ABORT_TOGETHER_FILE: &str = "GRIDLOOM_TEST_ABORT_WITH";
 /// File in which element 1 writes its process number once the program has ended, before it aborts. Element 0 waits for that.
-const ABORT_AFTER_FILE: &str = "GRIDLOOM_TEST_FALL_AFTER";
+const ABORT_AFTER_FILE: &str = "GRIDLOOM_TEST_ABORT_AFTER";
 /// Number of rounds.
 pub(crate) const ROUNDS: &str = "GRIDLOOM_TEST_ROUNDS";
-const FALL_IN: i64 = 4;
+const ABORT_ROUND: i64 = 4;
 /// Numbers of elements after given rounds: `3:4,6:1`.
 pub(crate) const RESIZES: &str = "GRIDLOOM_TEST_RESIZES";
-/// In round [`FALL_IN`] the first chare waits until this file exists. Meanwhile a file with the extension `held` exists.
+/// In round [`ABORT_ROUND`] the first chare waits until this file exists. Meanwhile a file with the extension `held` exists.
 pub(crate) const HOLD: &str = "GRIDLOOM_TEST_HOLD";
 
 /// The same in the next round.
@@ -61,7 +61,7 @@ impl Chare for Counter {
             return cx.contribute(Contribution::sum(self.sum), Callback::exit());
         };
         if let Some(file) = std::env::var_os(ABORT_FILE)
-            && (round, cx.element()) == (FALL_IN, Pe(1))
+            && (round, cx.element()) == (ABORT_ROUND, Pe(1))
             && !Path::new(&file).exists()
         {
             std::fs::write(file, "").unwrap();
@@ -76,7 +76,7 @@ impl Chare for Counter {
         {
             std::fs::write(file, std::process::id().to_string()).unwrap();
         }
-        for (variable, at) in [(HOLD, FALL_IN), (HOLD_LATER, FALL_IN + 1)] {
+        for (variable, at) in [(HOLD, ABORT_ROUND), (HOLD_LATER, ABORT_ROUND + 1)] {
             if let Some(file) = std::env::var_os(variable)
                 && (round, index) == (at, 0)
             {
@@ -191,7 +191,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_program_goes_on_from_its_last_checkpoint_on_any_number_of_elements() {
+fn a_program_continues_from_its_last_checkpoint_on_any_number_of_elements() {
     let folder = Folder::new("kept");
     let path = folder.path("kept");
     ends_with(chares_run(5, &["-n", "3", "--checkpoint", &path]), 5);

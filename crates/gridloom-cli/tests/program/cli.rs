@@ -50,7 +50,7 @@ fn functions_are_listed_and_called() {
 }
 
 #[test]
-fn arrays_come_from_and_go_to_files() {
+fn arrays_are_read_from_and_written_to_files() {
     let grid = Grid::start();
     let _server = grid.serve("one", &[]);
     let folder = support::folder("files");
@@ -99,7 +99,7 @@ fn wrong_calls_are_explained() {
 }
 
 #[test]
-fn a_plain_server_says_so() {
+fn a_stateless_server_reports_it() {
     let grid = Grid::start();
     let _server = grid.serve("old", &["--plain"]);
     assert_eq!(grid.json(&["servers"])["servers"][0]["plain"], true);
@@ -124,7 +124,7 @@ fn one_name_with_two_signatures_is_refused() {
 }
 
 #[test]
-fn a_name_that_several_modules_have_is_told_with_all_of_them() {
+fn a_name_that_several_modules_have_is_reported_with_all_of_them() {
     let grid = Grid::start();
     let _server = grid.serve("one", &[]);
     let other = file(
@@ -205,7 +205,7 @@ fn a_function_defined_in_two_files_is_refused_and_a_file_named_twice_is_read_onc
 }
 
 #[test]
-fn an_address_where_another_process_listens_is_told_with_the_remedy() {
+fn an_address_where_another_process_listens_is_reported_with_the_remedy() {
     let grid = Grid::start();
     let busy = grid.address.as_str();
     let says = format!(
@@ -218,7 +218,7 @@ fn an_address_where_another_process_listens_is_told_with_the_remedy() {
 }
 
 #[test]
-fn a_server_without_functions_is_asked_for_in_so_many_words() {
+fn a_server_without_functions_needs_an_explicit_option() {
     let grid = Grid::start();
     let command = support::serve_command(&grid.address, "none", &[], &["--no-functions", "--quiet"]);
     assert!(support::Running::start(command).line.ends_with(" offers 0 functions"));
@@ -230,7 +230,7 @@ fn a_server_without_functions_is_asked_for_in_so_many_words() {
 }
 
 #[test]
-fn numbers_out_of_range_are_told_as_such() {
+fn numbers_out_of_range_are_reported_as_such() {
     let refused = |arguments: &[&str], status: i32, why: &str| {
         let (code, error) = status_and_stderr(gridloom(arguments));
         assert!(code == status && error.contains(why), "{arguments:?}: {code}: {error}");
@@ -410,7 +410,7 @@ fn help_of(path: &[String]) -> String {
 
 /// `docs/site.py` fills in the help texts when the site is built.
 #[test]
-fn each_command_has_an_example_and_stands_on_a_page() {
+fn each_command_has_an_example_and_is_on_a_page() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
     let pages = std::fs::read_dir(docs).unwrap();
     let text: String = pages.map(|page| std::fs::read_to_string(page.unwrap().path()).unwrap()).collect();

@@ -91,14 +91,14 @@ fn a_name_is_explained() {
     let told = grid.json(&["data", "explain", "mesh"]);
     let version = json!({
         "version": 2, "state": "current", "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "method": "auto", "servers": ["one"],
-        "keepers": ["one"], "coming_to": [], "readers": 0, "lost": null,
+        "keepers": ["one"], "transferring_to": [], "readers": 0, "lost": null,
     });
     assert_eq!((&told["name"], &told["versions"]), (&json!("mesh"), &json!([version])));
     let source = json!({
         "server": "one", "seconds": 0.0, "sends": 1, "sends_to_others": 0, "latency_seconds": 0.0,
         "bandwidth_bytes_per_second": null, "link": "same host", "verdict": "taken",
     });
-    let copy = |name: &str| json!({ "server": name, "is_coming": false, "source_count": 1, "sources": [source] });
+    let copy = |name: &str| json!({ "server": name, "is_in_transfer": false, "source_count": 1, "sources": [source] });
     assert_eq!(told["servers_without"], json!([copy("three"), copy("two")]));
     let page = succeeds(grid.command(&["data", "explain", "mesh"]));
     let rows = "server  from  takes  link       why\n\

@@ -19,7 +19,7 @@ fn deploy(name: &str, deployment: &str, script: &str) -> Command {
 
 fn scripted(script: &str) -> String {
     let function = "$(echo \"$GRIDLOOM_PROCESS\" | sed 's/.*\"function\":\"\\([^\"]*\\)\".*/\\1/')";
-    format!(": > \"$GRIDLOOM_PROCESS_ASKED\"; set -- {function}\n{script}")
+    format!(": > \"$GRIDLOOM_PROCESS_READY\"; set -- {function}\n{script}")
 }
 
 fn send(child: &Child, signal: &str) {
@@ -126,7 +126,7 @@ fn with_json_each_event_is_a_line() {
 
 #[test]
 fn each_process_may_be_of_its_own_program() {
-    let one = "[[process]]\nhost = 'x'\nfunction = 'one'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"; echo own']\n";
+    let one = "[[process]]\nhost = 'x'\nfunction = 'one'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_READY\"; echo own']\n";
     let two = "[[process]]\nhost = 'y'\nfunction = 'two'\nstart_time = 0.5\n";
     assert_eq!(succeeds(deploy("programs", &format!("{one}{two}"), "echo $1")), "one@x| own\ntwo@y| two\n");
     let none = file("no-program.toml", &format!("{one}{two}"));
@@ -173,7 +173,7 @@ fn programs_end_with_the_command_that_started_them() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_input_is_rejected() {
     let late = "[[process]]\nhost = 'x'\nfunction = 'f'\nstart_time = '1e30s'\n";
     let (status, error) = status_and_stderr(deploy("late", late, "true"));
     assert!(status == 1 && error.contains("late.toml:4:14: start_time is 1"), "{error}");
@@ -187,7 +187,7 @@ fn what_a_process_is_itself_it_does_not_hand_on() {
     let gang = [("GRIDLOOM_GANG", "{}"), ("GRIDLOOM_PROCESSOR", "0"), ("GRIDLOOM_DEPLOYMENT", "outer.toml")];
     let script = "echo ${GRIDLOOM_GANG-no} ${GRIDLOOM_PROCESSOR-no} ${GRIDLOOM_DEPLOYMENT-no}";
     // The programs differ, so the first process does not check the file.
-    let other = "function = 'b'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_ASKED\"']\n";
+    let other = "function = 'b'\nprogram = ['sh', '-c', ': > \"$GRIDLOOM_PROCESS_READY\"']\n";
     let deployment = format!("[[process]]\nhost = 'x'\nfunction = 'a'\n[[process]]\nhost = 'x'\n{other}");
     let mut command = deploy("inside", &deployment, script);
     assert_eq!(succeeds_with(&mut command, gang), "a@x| no no no\n");

@@ -45,7 +45,7 @@ fn put(grid: &Grid, name: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn a_server_whose_disk_is_full_goes_on_and_others_keep_what_it_cannot() {
+fn a_server_whose_disk_is_full_continues_and_others_keep_what_it_cannot() {
     let at = folder("full-disk").to_str().unwrap().to_string();
     let probe = with_disk(&Command::new("true"), &at, MIB).output();
     if !probe.is_ok_and(|output| output.status.success()) {

@@ -17,6 +17,7 @@ mod json;
 mod log;
 #[cfg(feature = "workflows")]
 mod map;
+mod mixed_hosts;
 mod models;
 mod odd_calls;
 mod offered_options;
@@ -30,7 +31,6 @@ mod striped;
 #[path = "../support/mod.rs"]
 mod support;
 mod timeline;
-mod unlike_hosts;
 mod up;
 mod up_allocate;
 mod up_code;

@@ -30,7 +30,7 @@ fn asked(workflow: &str, platform: &str, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_printed_plan_gives_its_makespan_again() {
+fn a_printed_plan_has_the_same_makespan_when_read() {
     let (w, p) = (file("map-w.json", &workflow()), file("map-p.json", &platform()));
     let listed: Value = serde_json::from_str(&succeeds(gridloom(&["heuristics", "--json"]))).unwrap();
     let names = listed["heuristics"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap());
@@ -126,7 +126,7 @@ fn a_link_may_be_as_slow_as_in_textbooks() {
 }
 
 #[test]
-fn a_platform_may_stand_under_its_name_and_plans_are_readable() {
+fn a_platform_may_be_named_and_plans_are_readable() {
     let (w, p) = (file("map-w2.json", &workflow()), file("map-p2.json", &platform()));
     let wrapped = file("map-p3.json", &format!("{{\"platform\": {}, \"lower_bounds\": {{}}}}", platform()));
     let arguments = ["--model", "m1", "--heuristic", "heft"];
@@ -139,7 +139,7 @@ fn a_platform_may_stand_under_its_name_and_plans_are_readable() {
 }
 
 #[test]
-fn tasks_of_a_large_workflow_are_listed_when_asked_for() {
+fn tasks_of_a_large_workflow_are_listed_when_requested() {
     let task = |n: usize| json!({ "id": format!("t{n}"), "work_seconds": 1.0, "inputs": [], "outputs": [] });
     let many = json!({ "tasks": (0..100).map(task).collect::<Vec<_>>(), "files": {} }).to_string();
     let (w, p) = (file("map-w7.json", &many), file("map-p7.json", &platform()));
@@ -189,7 +189,7 @@ fn the_plan_is_drawn_with_its_copies() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said() {
+fn errors_in_a_file_are_reported() {
     let (w, p) = (workflow(), platform());
     let plan = asked(&file("map-w4.json", &w), &file("map-p4.json", &p), &["--model", "m1", "--heuristic", "heft"]);
     let refused = |w: &str, p: &str, plan: &str, model: &str| {

@@ -52,7 +52,7 @@ fn a_grid_without_servers_cannot_be_calibrated() {
 }
 
 #[test]
-fn a_folder_that_cannot_keep_models_is_told_at_start() {
+fn a_folder_that_cannot_keep_models_is_reported_at_start() {
     let grid = Grid::start();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();

@@ -27,7 +27,7 @@ fn run(grid: &Grid, options: &[&str], name: &str) -> Command {
 }
 
 #[test]
-fn a_gang_begins_again_from_its_checkpoint_and_another_goes_on_from_it() {
+fn a_gang_restarts_from_its_checkpoint_and_another_continues_from_it() {
     let (grid, folder) = (Grid::start(), Folder::new("gang"));
     let (kept, trace) = (folder.path("kept"), folder.path("trace.json"));
     let (program, kept) = (sums(&folder.path("fallen")), format!("--checkpoints={kept}"));
@@ -156,7 +156,7 @@ fn what_an_element_leaves_behind_ends_with_a_command_that_is_killed() {
 }
 
 #[test]
-fn a_line_without_an_end_comes_in_parts() {
+fn a_line_without_an_end_arrives_in_parts() {
     let grid = Grid::start();
     let long = "head -c 100000 /dev/zero | tr '\\0' x\nexit 5\n";
     let _one = serve(&grid, "one", &[&offered_script("long", long)]);

@@ -62,7 +62,7 @@ fn nobody_who_reads_is_no_panic() {
 }
 
 #[test]
-fn an_agent_whose_log_nobody_reads_goes_on() {
+fn an_agent_whose_log_nobody_reads_continues() {
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
     command.stderr(unread());
     let agent = Running::start(command);
@@ -73,7 +73,7 @@ fn an_agent_whose_log_nobody_reads_goes_on() {
 }
 
 #[test]
-fn a_server_whose_log_nobody_reads_goes_on() {
+fn a_server_whose_log_nobody_reads_continues() {
     let mut command = gridloom(&["serve", &idl(), "--no-agent", "--library", library(), "--log", "debug"]);
     command.stderr(unread());
     let server = Running::start(command);

@@ -118,7 +118,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn a_running_program_is_told_to_grow() {
+fn a_running_program_grows_on_request() {
     let mut held = HeldRun::start("told", &["-n", "2"]);
     let run = held.run.id().to_string();
     for (words, why) in [
@@ -183,7 +183,7 @@ fn threads_of_processes_and_a_number_that_cannot_be_are_errors() {
 }
 
 #[test]
-fn a_program_of_which_the_chares_cannot_be_kept_goes_on_as_it_is() {
+fn a_program_whose_chares_cannot_be_stored_keeps_its_size() {
     for (name, options) in [("kept", &["-n", "2"][..]), ("kept-memory", &["-n", "2", "--checkpoint", "memory"])] {
         let mut held = HeldRun::start(name, options);
         // A file is in the place of the folder.

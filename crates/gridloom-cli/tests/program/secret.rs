@@ -126,7 +126,7 @@ fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
 }
 
 #[test]
-fn a_folder_of_sockets_that_is_not_the_users_alone_is_told_and_tcp_used() {
+fn a_folder_of_sockets_that_is_not_the_users_alone_is_reported_and_tcp_used() {
     let folder = config("sockets");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);

@@ -4,7 +4,7 @@ use crate::support::{self, file, gridloom, library, status_and_stderr, succeeds}
 use serde_json::json;
 
 #[test]
-fn a_platform_that_is_no_grid_is_told_at_once() {
+fn a_platform_that_is_no_grid_is_reported_immediately() {
     let hosts = |role: &str| {
         format!(
             "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\nproperties = {{ role = \"{role}\" }}\n"
@@ -22,7 +22,7 @@ fn a_platform_that_is_no_grid_is_told_at_once() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_before_the_simulation() {
+fn what_cannot_be_written_is_reported_before_the_simulation() {
     let platform = file(
         "written.toml",
         "[[host]]\nname = \"a\"\nspeed = \"1Gf\"\n[[host]]\nname = \"b\"\nspeed = \"1Gf\"\n[[star]]\nname = \"lan\"\n\
@@ -149,7 +149,7 @@ fn graphviz_draws_a_platform() {
 }
 
 #[test]
-fn a_deployment_that_does_not_fit_the_program_is_told() {
+fn a_deployment_that_does_not_fit_the_program_is_reported() {
     let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
     let ran = |deployment: &str| {
         let file = file("fits.toml", deployment);
@@ -200,7 +200,7 @@ fn platforms_are_shown() {
 }
 
 #[test]
-fn a_simulation_that_is_told_to_end_ends_its_program() {
+fn a_simulation_that_is_asked_to_end_ends_its_program() {
     let platform = format!("{}/../../examples/two-sites.toml", env!("CARGO_MANIFEST_DIR"));
     let script = "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.01; done";
     let mut command = gridloom(&["simulate", "-p", &platform, "--", "sh", "-c", script]);
@@ -313,7 +313,7 @@ fn scenarios_are_replayed() {
 }
 
 #[test]
-fn names_that_are_no_text_are_told() {
+fn names_that_are_no_text_are_reported() {
     use std::os::unix::ffi::OsStrExt;
     let good = file(
         "named.toml",
@@ -329,7 +329,7 @@ fn names_that_are_no_text_are_told() {
 
 /// A command that was killed cannot remove its folder.
 #[test]
-fn a_folder_that_was_left_is_in_nobodys_way() {
+fn a_left_over_folder_does_no_harm() {
     let platform = file(
         "left.toml",
         "[[host]]\nname = \"a\"\nspeed = 1\n[[host]]\nname = \"b\"\nspeed = 1\n[[star]]\nname = \"s\"\nbandwidth = 1\nlatency = 0\n",

@@ -142,7 +142,7 @@ fn letters(trace: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn messages_keep_their_order_where_their_letters_do_not() {
+fn messages_keep_their_order_where_batches_do_not() {
     let site =
         |site: &str| format!("[[host]]\nname = \"{site}\"\nspeed = \"1Gf\"\nproperties = {{ site = \"{site}\" }}\n");
     let wan = "[[link]]\nname = \"wan\"\nbandwidth = \"1Gbps\"\nlatency = \"5ms\"\n\

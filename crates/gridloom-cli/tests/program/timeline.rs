@@ -69,7 +69,7 @@ fn arrows(events: &[Json], end: &str) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn each_entry_method_is_there_once_and_messages_come_after_they_went() {
+fn each_entry_method_is_there_once_and_messages_arrive_after_they_were_sent() {
     let trace = Trace::new("ball.json");
     let out = succeeds(chares_run("ball", &["-n", "2", "--sites", "2", "--latency", "2ms", "--trace", trace.path()]));
     assert!(out.contains("ended with"), "{out}");

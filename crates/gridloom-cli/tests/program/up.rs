@@ -168,7 +168,7 @@ fn a_file_of_hosts_becomes_a_grid_and_ends_again() {
 }
 
 #[test]
-fn hosts_that_fail_are_named_and_the_others_go_on() {
+fn hosts_that_fail_are_named_and_the_others_continue() {
     let server = r#"role = "server", serve = "OFFER""#;
     let names = ["silent", "locked", "bare", "old", "full"];
     let failing: String = names.iter().map(|name| host(name, server)).collect();
@@ -291,7 +291,7 @@ fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
 }
 
 #[test]
-fn a_server_that_does_not_drain_in_time_is_ended_if_asked() {
+fn a_server_that_does_not_drain_in_time_is_ended_on_request() {
     let server = format!(r#"role = "server", serve = "{} --models none""#, file("drain.idl", HOLDING));
     let lab = Lab::new("now", &[host("head", HEAD), host("a", &server)].concat());
     let (lines, _) = lab.json(lab.up());

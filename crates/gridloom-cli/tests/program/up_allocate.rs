@@ -30,7 +30,7 @@ fn jobs(slurm: &Slurm) -> String {
 }
 
 #[test]
-fn an_allocation_is_asked_for_and_given_back() {
+fn an_allocation_is_requested_and_released() {
     let Some(slurm) = Slurm::start() else { return };
     let lab = lab(&slurm, "allocate", "--nodes=2 --ntasks-per-node=3 --time=60");
     let (lines, code) = lab.json(up(&lab, &[]));
@@ -57,7 +57,7 @@ fn an_allocation_is_asked_for_and_given_back() {
 }
 
 #[test]
-fn what_slurm_refuses_is_said_and_nothing_is_left() {
+fn a_refusal_by_slurm_is_reported_and_nothing_is_left() {
     let Some(slurm) = Slurm::start() else { return };
     for (sbatch, told) in [
         ("--partition=missing", "Slurm refuses the job: Batch job submission failed: Invalid partition name"),
@@ -101,7 +101,7 @@ fn a_job_waits_for_nodes_that_are_down() {
 }
 
 #[test]
-fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
+fn mistakes_in_the_file_are_found_before_slurm_is_called() {
     let Some(slurm) = Slurm::start() else { return };
     let lab = lab(&slurm, "mistakes", "--nodes=2");
     let file = lab.folder.join("grid.toml");
@@ -124,7 +124,7 @@ fn mistakes_in_the_file_are_found_before_slurm_is_asked() {
 }
 
 #[test]
-fn a_job_that_waits_is_used_when_it_starts_or_given_back() {
+fn a_waiting_job_is_used_when_it_starts_or_is_cancelled() {
     let Some(slurm) = Slurm::start() else { return };
     let other = slurm.allocate(&["--nodes=2", "--exclusive"]);
     let lab = lab(&slurm, "waits", "--nodes=1 --time=60");

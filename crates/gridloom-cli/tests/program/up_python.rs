@@ -38,7 +38,7 @@ fn venv(lab: &Lab, host: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn other_versions_on_hosts_are_told_with_host_value_and_remedy() {
+fn other_versions_on_hosts_are_reported_with_host_value_and_remedy() {
     let lab = lab("skew");
     write_python(&venv(&lab, "a"), "3.10.2", &packages("1.26.4"));
     write_python(&venv(&lab, "b"), "3.12.9", &packages("2.3.1"));

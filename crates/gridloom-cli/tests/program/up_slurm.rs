@@ -342,7 +342,7 @@ fn a_grid_grows_by_an_allocation_and_outlives_it() {
 }
 
 #[test]
-fn a_node_that_an_allocation_gives_back_leaves_the_grid() {
+fn a_released_node_leaves_the_grid() {
     let Some(slurm) = Slurm::start() else { return };
     let job = slurm.allocate(&["--nodes=2"]);
     let lab = slurm.lab("slurm-shrinks", "OFFER");

@@ -137,7 +137,7 @@ pub fn host(name: &str, port: u16, program: &str, properties: &str) -> String {
 }
 
 #[test]
-fn a_grid_comes_up_by_ssh_also_through_a_jump_host_and_ends_again() {
+fn a_grid_starts_by_ssh_also_through_a_jump_host_and_ends_again() {
     let mut lab = Lab::new("ssh", "");
     let Some([head, a, b]) = hosts(&mut lab) else { return };
     let silent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -172,7 +172,7 @@ fn links_are_cut_and_restored_while_it_runs() {
 fn processes(name: &str, deployment: &str, arguments: &[&str], script: &str) -> Command {
     let deployment = file(&format!("testbed-{name}.toml"), deployment);
     let mut command = gridloom(&["testbed", "run", "--quiet", "-p", &platform(), "-d", &deployment]);
-    command.args(arguments).args(["--", "sh", "-c", &format!(": > \"$GRIDLOOM_PROCESS_ASKED\"\n{script}")]);
+    command.args(arguments).args(["--", "sh", "-c", &format!(": > \"$GRIDLOOM_PROCESS_READY\"\n{script}")]);
     command
 }
 
@@ -376,7 +376,7 @@ fn no_privilege_is_needed() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_input_is_rejected() {
     let (code, error) = status_and_stderr(gridloom(&["testbed", "show", "--name", "nobody-has-this"]));
     assert_eq!(code, 1);
     assert!(error.contains("running"), "{error}");

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_goes_elsewhere_after_a_failure_if_another_server_is_there() {
+    fn a_failed_call_moves_to_another_server_if_there_is_one() {
         let mut grid = GridView { servers: vec![server("a", 2, 1e9), server("b", 3, 4e9)], ..GridView::default() };
         let (links, calls, mut request) = (BTreeMap::new(), Calls::default(), request(1, None));
         request.failures.push(NodeId(3), &TaskError::Cancelled);

@@ -24,7 +24,7 @@ fn a_released_datum_stays_for_its_readers_and_fetchers() {
 }
 
 #[test]
-fn a_request_may_come_before_the_datum_is_known() {
+fn a_request_may_arrive_before_the_datum_is_known() {
     let mut replicas = Replicas::new(100, u64::MAX);
     assert_eq!(replicas.fetch(datum(1), asker(2), Time(0)), FetchAnswer::Later);
     replicas.reserve(datum(1), 10, Origin::Made, Time(1));

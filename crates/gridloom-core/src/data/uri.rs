@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn an_invalid_uri_is_refused() {
         for text in [
             "",
             "x",

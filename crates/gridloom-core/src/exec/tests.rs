@@ -213,7 +213,7 @@ fn methods_do_not_queue_behind_short_calls() {
 }
 
 #[test]
-fn methods_make_way_for_those_that_they_wait_for() {
+fn methods_release_their_slot_to_those_that_they_wait_for() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(1);
     for task in [method(1, 7, &[10]), method(2, 7, &[])] {

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_server_is_refused_is_said_of_each_of_its_addresses() {
+    fn the_reason_of_a_refusal_is_reported_for_each_address_of_a_server() {
         let mut test = Test::new();
         test.is_up();
         let registration = super::super::message::Registration {

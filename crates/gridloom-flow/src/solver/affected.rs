@@ -99,7 +99,7 @@ mod tests {
     proptest! {
         /// After additions and removals, a bundle equals one built from the remaining users, with each other constraint once.
         #[test]
-        fn what_is_entered_and_taken_out_is_as_made_anew(
+        fn adding_and_removing_users_equals_building_from_scratch(
             users in prop::collection::vec((prop::collection::btree_map(0u32..12, 1u32..40, 1..6), 1u32..9, any::<bool>()), 1..40),
         ) {
             const THIS: u32 = 3;

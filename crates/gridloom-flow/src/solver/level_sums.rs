@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn after_so_many_tells_all_users_are_added_up_anew() {
+    fn after_a_number_of_updates_all_users_are_summed_again() {
         let (mut share, held) = shared();
         share.set_alarm(2.0);
         let quiet = (1..).take_while(|_| !share.notify(3.0, 0.0)).count() as u32;

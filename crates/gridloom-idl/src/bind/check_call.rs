@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_values_is_told() {
+    fn another_number_of_values_is_reported() {
         let error = signature().check_call([].into_iter(), [].into_iter()).unwrap_err();
         assert_eq!(error.reason("m/f"), "expected 4 arguments and 1 results, got 0 and 0");
     }

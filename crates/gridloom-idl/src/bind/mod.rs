@@ -200,6 +200,10 @@ impl CallCheck<'_> {
                 }
             }
             (meta, _) if param.holds(meta) => self.take_bytes(index, actual),
+            // A result whose call has not run yet.
+            (Meta::Bytes { size_bytes: 0 }, BaseType::Number(_)) if actual.inline.is_none() => {
+                wrong("; the size of a VAROUT result is not known before its call has run: pass its .get()".to_string())
+            }
             _ => wrong(String::new()),
         }
     }

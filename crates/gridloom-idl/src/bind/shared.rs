@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_wrongly_is_told() {
+    fn what_is_written_wrongly_is_reported() {
         for (wrong, why) in [
             ("Gets(3, n)", "a name in double quotes"),
             ("Gets(n2, n)", "unknown name 'n2'"),

@@ -80,7 +80,7 @@ fn letter(text: &str) -> ActualArgument {
 }
 
 #[test]
-fn sizes_follow_through_conditionals_that_letters_decide() {
+fn sizes_follow_through_conditionals_on_letters() {
     let gemv = signature(
         "Define gemv(IN char trans, IN int m, IN int n, IN double a[trans == 78 ? m : n][trans == 78 ? n : m], \
          IN double x[n]) Calls f(trans, m, n, a, x);",
@@ -218,7 +218,7 @@ fn memory_order_is_free_and_results_have_the_functions() {
 }
 
 #[test]
-fn a_remote_size_is_asked_for() {
+fn a_remote_size_is_requested() {
     let fill = signature("Define fill(IN int n, IN double s, OUT double y[n]) Calls f(n, s, y);");
     assert_eq!(
         fill.bind(&[remote(Dtype::Int32), remote(Dtype::Float64)], &[]),

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_stand_between_statements() {
+    fn directives_are_between_statements() {
         let macros = Macros::default();
         let source = " /* a */ #define N \\\n 2\n# 1 \"x\"\n#pragma p\n x # y\n#if 1\n";
         let mut lexer = Lexer::of_file(source, &macros);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_tell_integers_from_reals() {
+    fn numbers_are_integers_or_reals() {
         let found = tokens("1 1. .5 1e3 2E-1 9007199254740992").unwrap();
         let reals = [1.0, 0.5, 1000.0, 0.2].map(Token::Real);
         assert_eq!(found[0], Token::Integer(1.0));

@@ -465,7 +465,7 @@ proptest! {
     }
 
     #[test]
-    fn expressions_come_back_from_the_wire(expr in expressions()) {
+    fn expressions_survive_the_wire(expr in expressions()) {
         let bytes = postcard::to_stdvec(&expr).unwrap();
         prop_assert_eq!(postcard::from_bytes::<Expr>(&bytes).unwrap(), expr);
     }

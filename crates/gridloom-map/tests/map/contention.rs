@@ -164,7 +164,7 @@ fn one_upload_serves_all_servers_that_can_talk() {
 }
 
 #[test]
-fn tasks_beside_others_go_on_as_slowly_as_those_make_them() {
+fn concurrent_tasks_slow_each_other_down() {
     let mut grid = grid(&[1e9]);
     (grid.servers[0].slots, grid.servers[0].busy_s) = (3, vec![0.0, 0.0, 4.0]);
     let outline = independent(4, 2e9);
@@ -220,7 +220,7 @@ fn one_datum_for_three(client_bytes_per_s: u64) -> (Workflow, Servers) {
 }
 
 #[test]
-fn servers_pass_on_what_still_comes_to_them() {
+fn servers_forward_data_that_they_are_still_receiving() {
     for client_bytes_per_s in [1_000_000, 500_000] {
         let (workflow, servers) = one_datum_for_three(client_bytes_per_s);
         let case = Case { workflow: &workflow, servers: &servers, model: Model::M2 };

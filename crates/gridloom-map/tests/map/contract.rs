@@ -291,7 +291,7 @@ fn a_plan_that_was_changed_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_mapped_says_why() {
+fn a_group_that_cannot_be_mapped_reports_the_reason() {
     let fails = |change: &dyn Fn(&mut Outline, &mut GridView)| {
         let (mut outline, mut grid) = (matrix_chain(512), grid(&[1e9; 2]));
         change(&mut outline, &mut grid);

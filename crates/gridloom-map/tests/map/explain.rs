@@ -19,7 +19,7 @@ fn the_server_where_it_is_comes_first_and_others_by_makespan() {
 }
 
 #[test]
-fn what_decides_is_said() {
+fn the_bottleneck_is_reported() {
     let mut build = Build::new(1);
     let large = build.source(1_000_000_000);
     build.0.data[0].at = vec![NodeId(100)];

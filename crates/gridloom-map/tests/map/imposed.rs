@@ -25,7 +25,7 @@ fn a_plan_given_again_is_the_same_plan() {
 }
 
 #[test]
-fn what_does_not_fit_says_why() {
+fn a_mismatch_reports_the_reason() {
     let problem = problem();
     let refused = |change: &dyn Fn(&mut ImposedPlan), why: &str| {
         let mut given = ImposedPlan::of_places(&[0; 7], &problem);

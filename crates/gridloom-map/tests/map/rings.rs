@@ -76,7 +76,7 @@ fn each_datum_crosses_once_and_all_servers_send_as_much() {
 }
 
 #[test]
-fn what_few_read_or_nobody_passes_on_stays_as_it_is() {
+fn data_with_few_readers_or_without_forwarding_keep_their_source() {
     let problem = exchange(2, LARGE_BYTES);
     let choice = |sources: &[((u32, u32), u32)]| Choice {
         servers: (0..16).map(|task| task / 4).collect(),

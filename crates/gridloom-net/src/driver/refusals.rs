@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_gets_few_lines_and_its_number_is_told() {
+    fn a_flood_gets_few_lines_and_its_number_is_reported() {
         let mut refusals = Refusals::default();
         let lines = (0..1000).filter(|second| refusals.admit(Time(*second)).is_some()).count();
         assert_eq!(lines, REFUSALS_LOGGED_MAX as usize);

@@ -28,9 +28,9 @@ mod world;
 /// Environment variable with the [`ProcessConfig`] of a process, as JSON.
 pub const DEPLOY_VARIABLE: &str = "GRIDLOOM_PROCESS";
 
-/// Environment variable with the path of a file that the program creates or empties when it asks which process it is.
-/// It distinguishes a program that never asks from one whose process has ended.
-pub const READ_MARK_VARIABLE: &str = "GRIDLOOM_PROCESS_ASKED";
+/// Environment variable with the path of a file that the program creates or empties when it reads its [`ProcessConfig`].
+/// It distinguishes a program that never reads it from one whose process has ended.
+pub const READY_FILE_VARIABLE: &str = "GRIDLOOM_PROCESS_READY";
 
 /// Environment variable with the number of the only processor that the process may use; comma-separated for processes
 /// that are threads.
@@ -43,7 +43,7 @@ pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
 /// All variables that describe a process. Programs that a process starts are not processes of the deployment, so
 /// commands that start programs remove these variables from the environment.
 pub const PROCESS_VARIABLES: [&str; 5] =
-    [DEPLOY_VARIABLE, READ_MARK_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
+    [DEPLOY_VARIABLE, READY_FILE_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
 
 pub(crate) use acceptor::PENDING_MAX;
 pub use gang::{GANG_VARIABLE, Gang};

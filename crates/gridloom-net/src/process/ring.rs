@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn bytes_are_read_as_they_were_written() {
         let (mut writer, mut reader, _memory) = ring();
         let (mut sent, mut came, mut byte) = (Vec::new(), Vec::new(), 0_u8);
         for turn in 0..100_000_usize {

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_at_its_limit_goes_on_by_tcp() {
+    fn a_peer_at_its_limit_falls_back_to_tcp() {
         let (full, free) = (RingCount::default(), RingCount::default());
         let mut taken: Vec<Counted> = (0..RINGS_MAX).map(|_| full.take().unwrap()).collect();
         assert_eq!(shake(&full, &free), [false; 2]);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_was_passed_on_and_may_still_be_used_says_so_when_it_is_dropped() {
+    fn a_forwarded_import_that_may_still_be_used_is_marked_when_it_is_dropped() {
         let own = Pool::new(0).allocate(5000).unwrap().freeze();
         let (told, dropped) = std::sync::mpsc::channel();
         let fd = own.fd().try_clone_to_owned().unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn retired_memory_and_memory_past_the_bound_are_given_up() {
+    fn retired_memory_and_memory_past_the_bound_are_abandoned() {
         let pool = Pool::new(8192);
         let retired = pool.allocate(10).unwrap().freeze();
         let weak = retired.memory_weak();

@@ -333,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_client_may_not_send_is_not_passed_on() {
+    fn what_a_client_may_not_send_is_not_forwarded() {
         let poll = mio::Poll::new().unwrap();
         let inbox = Arc::new(Inbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap()));
         let own = header(9);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_come_in_order_over_several_connections() {
+    fn parts_arrive_in_order_over_several_connections() {
         let (sending, receiving): (Vec<TcpStream>, Vec<TcpStream>) = (0..3).map(|_| pair()).unzip();
         assert_eq!((count(None, &sending[0]), count(Some(3), &sending[0]), count(Some(0), &sending[0])), (1, 3, 1));
         let (mut sender, mut receiver) = (Stripes::new(sending), Stripes::new(receiving));

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_told_by_its_path() {
+    fn a_file_that_cannot_be_made_is_reported_by_its_path() {
         let missing = Path::new("/nowhere/at/all");
         let mut marshalled = MarshalledArgs::new(Language::C, missing);
         let param = Param::scalar("text", gridloom_idl::Mode::In, BaseType::File);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_told_when_they_end() {
+    fn lines_are_reported_when_they_end() {
         let now = Instant::now();
         let mut speech = CallOutput::new(now, ExcessOutput::Log);
         assert_eq!(speech.print(now, false, "one"), Ok(None));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_now_and_then_and_at_the_end() {
+    fn progress_is_reported_now_and_then_and_at_the_end() {
         let now = Instant::now();
         let mut speech = CallOutput::new(now, ExcessOutput::Log);
         assert!(speech.progress(now, 1.0, Some(9.0)).is_some() && speech.progress(now, 2.0, Some(9.0)).is_none());

@@ -42,7 +42,7 @@ use super::native::{LibraryVariable, Native};
 use super::output::LINE_BYTES_MAX;
 use super::values::{cannot_run, refused};
 use super::{ArgView, CallbackTarget, Functions, OutView, Room, Setup, nested};
-use crate::process::{DEPLOY_VARIABLE, GANG_VARIABLE, Gang, PROCESSOR_VARIABLE, ProcessConfig, READ_MARK_VARIABLE};
+use crate::process::{DEPLOY_VARIABLE, GANG_VARIABLE, Gang, PROCESSOR_VARIABLE, ProcessConfig, READY_FILE_VARIABLE};
 use crate::transport::emulated_sites::Site;
 
 mod bound;
@@ -68,8 +68,8 @@ struct StartedProcess {
 
 /// Files that a process writes for its worker. They are in memory, so nothing is left behind if the worker is killed.
 struct Files {
-    /// Contains one byte until the process asks which process it is.
-    asked: File,
+    /// Contains one byte until the process reads its configuration.
+    ready: File,
     /// Records of what the process did, for a timeline.
     records: File,
 }
@@ -77,9 +77,9 @@ struct Files {
 impl Files {
     fn new() -> io::Result<Files> {
         let made = |name| Ok::<_, io::Error>(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?));
-        let (mut asked, records) = (made("asked")?, made("records")?);
-        asked.write_all(b"?")?;
-        Ok(Files { asked, records })
+        let (mut ready, records) = (made("ready")?, made("records")?);
+        ready.write_all(b"?")?;
+        Ok(Files { ready, records })
     }
 }
 
@@ -89,9 +89,9 @@ fn path_of(file: &File) -> String {
 }
 
 impl StartedProcess {
-    /// Reports whether the process has asked which process it is. If the file cannot be queried, assumes that it has.
+    /// Reports whether the process has read its configuration. If the file cannot be queried, assumes that it has.
     fn has_read_config(&self) -> bool {
-        self.files.asked.metadata().map_or(true, |found| found.len() == 0)
+        self.files.ready.metadata().map_or(true, |found| found.len() == 0)
     }
 
     /// Returns its records for reading; empty if it has written none.
@@ -345,7 +345,7 @@ fn begin(
     copying: &Sender<()>,
     files: Files,
 ) -> io::Result<StartedProcess> {
-    command.env(READ_MARK_VARIABLE, path_of(&files.asked));
+    command.env(READY_FILE_VARIABLE, path_of(&files.ready));
     let worker = rustix::process::getpid();
     let ends_with_worker = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

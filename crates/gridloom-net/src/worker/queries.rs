@@ -59,4 +59,5 @@ pub(super) type QueryFn = extern "C" fn() -> c_int;
 
 /// Library variables that point to the query functions (`gridloom-idl/src/c_text.rs`, `gridloom-idl/prelude/ranks.h`,
 /// `gridloom-capi/fortran/grpc_executable.f90`).
-pub(super) const QUERIES: [(&[u8], QueryFn); 2] = [(b"gridloom_asks_np", is_canceled), (b"gridloom_ranks_np", ranks)];
+pub(super) const QUERIES: [(&[u8], QueryFn); 2] =
+    [(b"gridloom_is_canceled_np", is_canceled), (b"gridloom_ranks_np", ranks)];

@@ -49,12 +49,12 @@ fn data_pass_both_ways(shared_memory: bool) {
 }
 
 #[test]
-fn data_pass_both_ways_over_tcp() {
+fn data_pass_in_both_directions_over_tcp() {
     data_pass_both_ways(false);
 }
 
 #[test]
-fn data_pass_both_ways_by_shared_memory() {
+fn data_pass_in_both_directions_by_shared_memory() {
     data_pass_both_ways(true);
 }
 
@@ -97,7 +97,7 @@ fn shared_memory_returns_to_its_owner_when_the_reader_lets_go() {
 }
 
 #[test]
-fn memory_of_a_lost_reader_is_given_up_not_reused() {
+fn memory_of_a_lost_reader_is_abandoned_not_reused() {
     let (server, client) = pair(true);
     let datum = server.put(1, LARGE);
     server.perform([Effect::SendDatum { to: client.id(), datum }]);
@@ -179,7 +179,7 @@ fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
 }
 
 #[test]
-fn how_far_a_large_datum_has_come_is_told_at_both_ends() {
+fn progress_of_a_large_datum_is_reported_at_both_ends() {
     const SIZE_BYTES: u64 = 64 << 20;
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
@@ -298,7 +298,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
 }
 
 #[test]
-fn a_way_that_changes_all_that_is_sent_is_given_up() {
+fn a_path_that_corrupts_everything_is_abandoned() {
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
     for stream in 1..=u64::from(CORRUPTED_IN_A_ROW_MAX) {
@@ -349,7 +349,7 @@ fn who_finds_no_place_at_the_local_door_sends_over_tcp() {
 }
 
 #[test]
-fn only_the_stream_that_was_asked_for_is_taken_and_once() {
+fn only_the_requested_stream_is_accepted_and_only_once() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
     let datum = server.put(1, LARGE);

@@ -95,7 +95,7 @@ fn a_dial_ends_once_also_when_both_dial() {
 }
 
 #[test]
-fn a_dial_that_fails_says_so() {
+fn a_failed_dial_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let a = server();
     let own = a.node.address().to_string();
@@ -388,7 +388,7 @@ fn a_ticket_admits_a_client_and_nothing_else() {
 }
 
 #[test]
-fn an_insider_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_agent() {
+fn a_malicious_client_cannot_take_the_identifier_of_another_node_nor_the_role_of_the_agent() {
     let server = start(Role::Server, listening());
     let victim = client();
     victim.dial(&server);

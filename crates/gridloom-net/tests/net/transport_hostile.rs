@@ -120,7 +120,7 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
 }
 
 #[test]
-fn a_node_hears_why_its_peer_closes_the_connection() {
+fn a_node_receives_the_reason_when_its_peer_closes_the_connection() {
     let (server, client) = (server(), client());
     client.dial(&server);
     let datum = DatumId { client: NodeId(7), serial: 1 };

@@ -114,7 +114,7 @@ fn begin(reader: &TestNode, source: &TestNode, relay: &Relay) {
 }
 
 #[test]
-fn a_datum_that_broke_off_goes_on_from_its_source() {
+fn a_datum_that_broke_off_continues_from_its_source() {
     let reader = over_tcp();
     let (source, relay) = source(&reader, 1);
     begin(&reader, &source, &relay);
@@ -127,7 +127,7 @@ fn a_datum_that_broke_off_goes_on_from_its_source() {
 }
 
 #[test]
-fn a_datum_whose_source_is_lost_goes_on_from_another() {
+fn a_datum_whose_source_is_lost_continues_from_another() {
     let reader = over_tcp();
     let (first, relay) = source(&reader, 1);
     let (second, other_relay) = source(&reader, 1);

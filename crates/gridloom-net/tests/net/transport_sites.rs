@@ -30,7 +30,7 @@ fn await_pong(node: &TestNode, token: u64) {
 }
 
 #[test]
-fn messages_and_large_data_are_held_back_for_as_long_as_the_way_takes() {
+fn messages_and_large_data_are_delayed_by_the_latency_of_the_path() {
     let (client, server) = two(&["rate=10MB/s", "delay=20ms"]);
     let begun = Instant::now();
     client.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 1 }.into() }]);
@@ -48,7 +48,7 @@ fn messages_and_large_data_are_held_back_for_as_long_as_the_way_takes() {
 }
 
 #[test]
-fn nodes_of_one_site_are_not_held_back() {
+fn nodes_of_one_site_are_not_delayed() {
     // The longest possible delay: if it applied, the dials alone would not finish in time.
     let filters = ["rate=100kB/s", "delay=2s"];
     let server = start(Role::Server, at("1", &filters, listening()));
@@ -62,7 +62,7 @@ fn nodes_of_one_site_are_not_held_back() {
 }
 
 #[test]
-fn more_than_may_be_on_the_way_waits_and_comes_in_order() {
+fn messages_beyond_the_limit_in_flight_wait_and_arrive_in_order() {
     let (client, server) = two(&["rate=20MB/s", "delay=20ms", "jitter=5ms"]);
     // Small data are sent with messages: some four times as many bytes as may be delayed.
     let (count, bytes) = (200, [7; 30_000]);

@@ -79,7 +79,7 @@ fn gate(name: &str) -> PathBuf {
 }
 
 #[test]
-fn each_crash_is_told_in_words_and_the_next_call_works() {
+fn each_crash_is_reported_in_words_and_the_next_call_works() {
     let mut bench = Bench::new(1, 4, definitions());
     let first = pid(&mut bench);
     assert_eq!(crash(&mut bench, "segfault", vec![]), "signal 11 (SIGSEGV)");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_of_several_connections_come_once_and_in_order() {
+    fn batches_of_several_connections_arrive_once_and_in_order() {
         for seed in 0..200 {
             let mut random = SplitMix64::new(seed);
             let (mut sender, mut receiver) = <(StripeSequencer, StripeSequencer)>::default();

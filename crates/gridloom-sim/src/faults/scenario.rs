@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place_and_remedy() {
+    fn mistakes_are_reported_with_their_place_and_remedy() {
         let wrong = |text: &str| Scenario::parse(text, "f").unwrap_err().to_string();
         assert!(
             wrong("\nat 1s kil a").starts_with("f:2:7: unknown fault 'kil'; did you mean 'kill'?"),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_goes_on_behind_the_same_bytes_only() {
+    fn the_rest_continues_behind_the_same_bytes_only() {
         let take = |sent: &[u8], told: bool, at_ns| {
             let mut partials = Partials::default();
             partials.keep(Time(0), PAIR.1, datum(), ReceivedPart { bytes: 2, of: value(b"abcd") });

@@ -25,7 +25,7 @@ fn due(kernel: &mut Kernel, processes: &mut Processes) {
 }
 
 #[test]
-fn a_limit_that_comes_late_wakes_nothing() {
+fn a_limit_that_arrives_late_wakes_nothing() {
     let (mut kernel, mut processes, id) = started();
     processes.wait(&mut kernel, id, Wait::Incoming, "a message");
     processes.limit_wait(&mut kernel, id, Time(5));
@@ -38,7 +38,7 @@ fn a_limit_that_comes_late_wakes_nothing() {
 }
 
 #[test]
-fn what_comes_to_a_stopped_process_waits_until_it_goes_on() {
+fn what_arrives_at_a_stopped_process_waits_until_it_continues() {
     let (mut kernel, mut processes, id) = started();
     processes.wait(&mut kernel, id, Wait::Incoming, "a message");
     processes.stop(id);
@@ -60,7 +60,7 @@ fn a_process_that_must_end_leaves_its_computation() {
 }
 
 #[test]
-fn a_process_starts_anew_with_its_host_if_it_was_told_to() {
+fn a_process_restarts_with_its_host_if_it_was_configured_to() {
     let (mut kernel, mut processes, id) = started();
     assert_eq!(processes.end_with_host(HostId(0)), [id]);
     assert!(processes.start_with_host(&mut kernel, id).is_none());

@@ -108,7 +108,7 @@ fn changed_data_are_not_taken() {
 
 /// A connection breaks after half of a datum has arrived. Only the rest is sent when the reader requests it again.
 #[test]
-fn a_datum_that_broke_off_goes_on_where_it_was() {
+fn a_datum_that_broke_off_continues_where_it_was() {
     let (reader, sent, sent_again) = (second(), ms(100), ms(60_000));
     let run = |faults: &str, asks: bool| {
         let mut grid = Grid::new();
@@ -195,7 +195,7 @@ fn a_slow_disk_delays_tasks_with_files_only() {
 }
 
 #[test]
-fn what_a_crashed_host_ran_starts_anew_with_it() {
+fn what_a_crashed_host_ran_restarts_with_it() {
     let functions =
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
@@ -238,7 +238,7 @@ fn a_full_store_breaks_what_comes() {
 }
 
 #[test]
-fn a_server_and_the_agent_start_anew_at_their_addresses() {
+fn a_server_and_the_agent_restart_at_their_addresses() {
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
     let functions =
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();

@@ -118,7 +118,7 @@ fn a_datum_goes_to_a_server_whose_disk_is_not_full() {
 }
 
 #[test]
-fn each_server_is_tried_once_and_the_putter_is_told_why_none_can() {
+fn each_server_is_tried_once_and_the_putter_receives_the_reasons() {
     for replicas in [1, 2] {
         let mut stage = Stage::new(3);
         stage.fault(ALL_FULL);
@@ -133,7 +133,7 @@ fn each_server_is_tried_once_and_the_putter_is_told_why_none_can() {
 }
 
 #[test]
-fn a_second_replica_goes_to_a_third_server_or_the_putter_is_told() {
+fn a_second_replica_is_sent_to_a_third_server_or_the_putter_is_notified() {
     let mut stage = Stage::new(2);
     stage.fault(FULL);
     let Err(error) = stage.put("mesh", 2) else { panic!("one disk of two is full") };

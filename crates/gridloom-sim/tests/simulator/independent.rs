@@ -144,7 +144,7 @@ fn a_group_is_mapped_onto_all_servers_and_measured_links() {
 }
 
 #[test]
-fn what_a_killed_server_had_runs_elsewhere_with_every_seed() {
+fn what_a_killed_server_had_runs_on_another_server_with_every_seed() {
     for seed in 0..20 {
         let mut test = Test::new(seed);
         let servers = test.servers.clone();

@@ -71,7 +71,7 @@ fn a_killed_node_is_lost_after_what_it_had_sent() {
 }
 
 #[test]
-fn a_hung_node_keeps_its_connections_and_says_nothing() {
+fn a_hung_node_keeps_its_connections_and_sends_nothing() {
     let mut grid = Grid::new();
     let b = grid.node("b", vec![(50, ping(second(), 7))]);
     let a = grid.node("a", vec![(0, dial("b", b)), (60, ping(b, 1)), (60, send_datum(b, datum(1)))]);
@@ -87,7 +87,7 @@ fn a_hung_node_keeps_its_connections_and_says_nothing() {
 }
 
 #[test]
-fn a_cut_swallows_everything_both_ways() {
+fn a_cut_swallows_everything_in_both_directions() {
     let mut grid = Grid::new();
     let b = grid.node("b", vec![(60, ping(second(), 7)), (70, exit())]);
     let script = vec![(0, dial("b", b)), (5, send_datum(b, datum(1))), (60, ping(b, 1)), (80, dial("b", b))];
@@ -104,7 +104,7 @@ fn a_cut_swallows_everything_both_ways() {
 }
 
 #[test]
-fn the_same_calls_give_the_same_trace() {
+fn the_same_calls_produce_the_same_trace() {
     let hash = |size| {
         let mut grid = Grid::new();
         let b = grid.node("b", vec![(3, start(1, 1e6))]);
@@ -128,7 +128,7 @@ impl Bodies for Reverse {
 }
 
 #[test]
-fn bodies_give_real_results_in_modelled_time() {
+fn bodies_return_real_results_in_modelled_time() {
     let mut grid = Grid::new();
     let start = |serial, input| Effect::StartTask { task: Arc::new(task(serial, 1e6, &[input])) };
     let a = grid.node("a", vec![(1, start(1, datum(1))), (3, start(2, datum(2)))]);

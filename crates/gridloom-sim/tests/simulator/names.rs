@@ -314,7 +314,7 @@ fn a_task_whose_server_has_lost_data_and_agent_ends() {
 }
 
 #[test]
-fn a_program_that_cannot_reach_the_data_is_told() {
+fn a_program_that_cannot_reach_the_data_gets_an_error() {
     let mut stage = Stage::new(LARGE);
     stage.put("mesh");
     let (mesh, holder, _) = stage.find("mesh");
@@ -326,7 +326,7 @@ fn a_program_that_cannot_reach_the_data_is_told() {
 }
 
 #[test]
-fn a_group_goes_on_when_what_one_call_reads_is_lost() {
+fn a_group_continues_when_what_one_call_reads_is_lost() {
     let mut stage = Stage::new(LARGE);
     for name in ["a", "b"] {
         stage.put(name);
@@ -378,7 +378,7 @@ fn a_program_that_has_put_a_name_does_not_read_it() {
 
 /// The agent gives up a silent server before the client does, and the copy is placed elsewhere.
 #[test]
-fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
+fn a_server_that_wakes_waits_for_no_copy_that_was_sent_to_another() {
     let mut stage = Stage::new(LARGE);
     stage.put("a");
     let (_, _, next) = stage.find("a");
@@ -395,7 +395,7 @@ fn a_server_that_wakes_waits_for_no_copy_that_went_elsewhere() {
 
 /// A name is deleted while a program reads its datum; then the agent restarts.
 #[test]
-fn a_deleted_name_does_not_come_back_and_is_read_on() {
+fn a_deleted_name_does_not_return_and_is_still_read() {
     for elements in [SMALL, LARGE] {
         let mut stage = Stage::new(elements);
         stage.put("mesh");
@@ -415,7 +415,7 @@ fn a_deleted_name_does_not_come_back_and_is_read_on() {
 
 /// The server of an older version is cut off from an agent that restarts, at which the name is put again.
 #[test]
-fn what_is_put_at_a_new_agent_holds_when_an_old_server_comes_back() {
+fn what_is_put_at_a_new_agent_holds_when_an_old_server_returns() {
     let mut stage = Stage::new(LARGE);
     stage.put("mesh");
     let (_, holder, _) = stage.find("mesh");

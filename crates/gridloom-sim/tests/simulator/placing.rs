@@ -132,7 +132,7 @@ impl Stage {
 }
 
 #[test]
-fn a_kept_copy_stays_when_others_make_way() {
+fn a_kept_copy_stays_when_others_are_evicted() {
     let mut stage = Stage::new();
     let there = stage.servers[0];
     let [kept, copied, third, fourth] = [1, 2, 3, 4].map(|serial| stage.hold(serial));
@@ -172,7 +172,7 @@ fn it_is_placed_although_all_slots_are_taken_and_before_it_has_a_maker() {
 }
 
 #[test]
-fn a_lost_server_is_told_and_no_other_takes_its_place() {
+fn a_lost_server_is_reported_and_no_other_takes_its_place() {
     let mut stage = Stage::new();
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
@@ -185,7 +185,7 @@ fn a_lost_server_is_told_and_no_other_takes_its_place() {
 }
 
 #[test]
-fn what_is_given_up_here_is_on_its_server_alone() {
+fn what_is_abandoned_here_is_on_its_server_alone() {
     let mut stage = Stage::new();
     let there = stage.servers[0];
     let held = stage.hold(1);

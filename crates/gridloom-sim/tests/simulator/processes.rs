@@ -76,7 +76,7 @@ fn received(process: &mut SimProcess) -> (PeerId, ProcessMessage) {
 }
 
 #[test]
-fn a_letter_takes_the_latency_and_its_size_over_the_bandwidth() {
+fn a_message_takes_the_latency_and_its_size_over_the_bandwidth() {
     for kind in KINDS {
         let mut case = Case::new(kind, 2);
         case.process(0, "server", |process, notes| {
@@ -100,7 +100,7 @@ fn a_letter_takes_the_latency_and_its_size_over_the_bandwidth() {
 }
 
 #[test]
-fn letters_arrive_in_order_and_the_close_behind_them() {
+fn messages_arrive_in_order_and_the_close_after_them() {
     let mut case = Case::new(StackKind::Coroutine, 2);
     case.process(0, "server", |process, notes| {
         process.listen(1).unwrap();
@@ -168,7 +168,7 @@ fn who_is_not_there_is_an_error_and_so_is_a_port_twice() {
 }
 
 #[test]
-fn a_deadlock_says_who_waits_for_what_and_ends_them() {
+fn a_deadlock_reports_the_cycle_and_ends_them() {
     for kind in KINDS {
         let mut case = Case::new(kind, 2);
         for host in 0..2 {
@@ -243,7 +243,7 @@ fn ring(kinds: &[StackKind], processes: usize, rounds: usize) -> (f64, u64) {
 }
 
 #[test]
-fn the_same_processes_give_the_same_trace_on_either_stack_and_on_both() {
+fn the_same_processes_produce_the_same_trace_on_either_stack_and_on_both() {
     let on_coroutines = ring(&[StackKind::Coroutine], 100, 10);
     assert_eq!(on_coroutines, ring(&[StackKind::Coroutine], 100, 10));
     assert_eq!(on_coroutines, ring(&[StackKind::Thread], 100, 10));
@@ -293,7 +293,7 @@ fn simulated_processes_conform() {
 
 /// Every difference between runs changes the hash: sleep times, starts and ends of processes, arrivals of messages.
 #[test]
-fn the_hash_tells_runs_of_processes_apart() {
+fn the_hash_distinguishes_runs_of_processes() {
     let hash = |body: fn(&mut SimProcess)| {
         let hashes = KINDS.map(|kind| {
             let mut case = Case::new(kind, 2);

@@ -110,7 +110,7 @@ fn a_computation_follows_the_speed_of_its_host() {
 }
 
 #[test]
-fn letters_follow_bandwidth_and_latency() {
+fn messages_follow_bandwidth_and_latency() {
     let send = |case: &mut Case| {
         listener(case);
         case.process("a", 0.0, |process, _| {

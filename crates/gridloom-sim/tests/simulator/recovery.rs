@@ -163,7 +163,7 @@ fn a_node_without_memory_is_named() {
 /// A group that reads another group's results waits for its plan. If there is none, the tasks that do not depend on it
 /// are mapped all the same.
 #[test]
-fn a_group_goes_on_when_the_one_that_it_waits_for_cannot_be_mapped() {
+fn a_group_continues_when_the_one_that_it_waits_for_cannot_be_mapped() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
     let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
     // By then links are measured, and no update triggers a new check.

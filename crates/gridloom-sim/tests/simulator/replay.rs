@@ -44,7 +44,7 @@ fn lone_transfers_follow_the_formulas() {
 }
 
 #[test]
-fn ways_there_and_back_disturb_each_other_by_a_twentieth() {
+fn both_directions_disturb_each_other_by_a_twentieth() {
     let both = || json!([transfer("t", "a", "b", 1_000_000, 0.0), transfer("u", "b", "a", 1_000_000, 0.0)]);
     assert_dates(&scenario("CM02", true, json!([]), both()), &[1.06, 1.06]);
     assert_dates(&scenario("CM02", false, json!([]), both()), &[1.01, 1.01]);

@@ -151,7 +151,7 @@ fn what_a_function_puts_is_there_when_the_call_has_ended() {
 }
 
 #[test]
-fn what_a_function_gets_comes_to_its_server_once() {
+fn what_a_function_gets_arrives_at_its_server_once() {
     let mut stage = Stage::new();
     stage.call("puts", 0, [1, LARGE]);
     stage.call("puts", 0, [2, SMALL]);
@@ -210,7 +210,7 @@ fn a_name_that_exists_fails_the_call() {
 }
 
 #[test]
-fn a_call_that_its_program_makes_once_more_may_put_the_same() {
+fn a_call_that_its_program_makes_again_may_put_the_same() {
     let mut stage = Stage::new();
     let first = stage.begin("puts", 0, [1, SMALL]);
     assert_eq!(stage.end(first), Ok(()));

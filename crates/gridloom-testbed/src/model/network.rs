@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_before_its_time() {
+    fn nothing_happens_before_its_time() {
         let mut network = two_sources();
         network.offer(0.0, 0, 2, packet(1), 1);
         assert_eq!(network.next_due(), Some(0.0));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_told_before_it_loses_anything() {
+    fn a_flow_is_notified_before_it_loses_anything() {
         let mut network = two_sources();
         let shape = LinkShape { mark_bytes: 10e3, queue_bytes: 50e3, ..network.links()[2].shape().clone() };
         network.links[2] = Link::new(shape, 1);

@@ -4,7 +4,7 @@ use gridloom_map::Spec;
 use gridloom_workflows::*;
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_are_named() {
     let cases = [
         ("{", "servers.json: line 1, column 1: the file ends in the middle of its JSON; expected a platform: {"),
         (r#"{"speed": [1], "client_bytes_per_s": [1], "speed": [2]}"#, "'speed' appears twice in one object"),
@@ -40,7 +40,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn links_are_alike_both_ways() {
+fn links_are_alike_in_both_directions() {
     let text = r#"{"k": 0, "speed": [1, 2], "client_bytes_per_s": [10, 30], "direct_bytes_per_s": {"0-1": 5}}"#;
     let servers = Servers::parse(text, "servers.json").unwrap();
     assert_eq!((servers.direct(0, 1), servers.direct(1, 0), servers.direct(0, 0)), (Some(5.0), Some(5.0), None));

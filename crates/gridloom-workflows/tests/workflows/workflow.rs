@@ -7,7 +7,7 @@ fn refused(tasks: &str, files: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_are_named() {
     let one = r#"{"id": "a", "work_seconds": 1, "inputs": ["f"], "outputs": ["g"]}"#;
     let other = r#"{"id": "b", "work_seconds": 1, "inputs": ["g"], "outputs": ["f"]}"#;
     let sizes = r#""f": 1, "g": 2"#;

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_without_waiting_tells_that_the_session_is_closed() {
+    fn a_poll_reports_that_the_session_is_closed() {
         // No agent is there, which the backend notices only after a while.
         let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test"), None).unwrap();
         let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();

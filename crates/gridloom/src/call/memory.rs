@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_says_how_much_memory_is_left() {
+    fn the_system_reports_how_much_memory_is_left() {
         assert!(available_bytes().is_some_and(|left| left > 0));
     }
 

@@ -298,8 +298,27 @@ fn json(value: &impl Serialize) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../tests/support/key_paths.rs"]
+mod key_paths;
+
+#[cfg(test)]
 mod tests {
+    use super::key_paths::key_paths;
     use super::*;
+
+    /// Processes of one run may be of different releases.
+    #[test]
+    fn the_names_in_the_files_of_a_run_are_fixed() {
+        let restart = Restart { folder: "f".into(), number: Some(1) };
+        let elements = vec![("host".to_string(), 0)];
+        let generation =
+            Generation { elements, restart: Some(restart.clone()), counts: vec![1], ..Generation::default() };
+        let bounds = ElementLimits { least: 1, most: 2, why_least: "l".into(), why_most: "m".into() };
+        let description = RunDescription { program: vec!["p".into()], elements: 1, bounds };
+        let request = ResizeRequest { epoch: 1, elements: 2, restart };
+        let found = [json(&generation), json(&request), json(&description)].map(|text| key_paths(&text));
+        assert_eq!(found.concat(), include_str!("../../tests/formats/run_folder.keys"));
+    }
 
     #[test]
     fn an_element_that_has_left_is_none_of_the_same_number_later() {

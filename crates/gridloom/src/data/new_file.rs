@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_told_if_it_cannot_be_written() {
+    fn the_path_is_reported_if_it_cannot_be_written() {
         let Err(failed) = PendingFile::write("hits", Path::new("/nowhere/hits"), b"x") else {
             panic!("it was written")
         };

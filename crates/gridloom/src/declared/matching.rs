@@ -80,7 +80,7 @@ impl PlannedPlaces {
         let unknown = || Error::Input("the agent did not send the basis of the declared graph's plan".into());
         let basis = plan.basis.clone().ok_or_else(unknown)?;
         let mut nodes: BTreeMap<&str, NodeId> =
-            basis.seen.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
+            basis.mapper_input.grid.servers.iter().map(|server| (server.name.as_str(), server.node)).collect();
         let server_names = nodes.iter().map(|(name, node)| (*node, (*name).to_string())).collect();
         nodes.entry("client").or_insert(client);
         let node = |name: &str| nodes.get(name).copied().ok_or_else(unknown);

@@ -106,7 +106,7 @@ impl Mapping {
         // Only the agent's view is needed; the fastest heuristic returns it.
         let seen = plan(session, group.clone(), MappingMethod::from("round-robin"))?;
         let basis = seen.basis.ok_or_else(|| not_mapped("the agent did not send its view of the grid".into()))?;
-        let problem = Arc::new(basis.seen.problem().map_err(|why| not_mapped(why.to_string()))?);
+        let problem = Arc::new(basis.mapper_input.problem().map_err(|why| not_mapped(why.to_string()))?);
         let returned = |why| not_mapped(format!("heuristic '{name}' returned an invalid plan: {why}"));
         let found = run(session, heuristic, &problem, limit)?.map_err(|why| match why {
             MapError::Unfit { why, .. } => returned(why),

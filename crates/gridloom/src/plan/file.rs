@@ -69,14 +69,14 @@ struct FileTransfer {
 struct FileProblem {
     tasks: Vec<u64>,
     data: Vec<u64>,
-    seen: MapperInput,
+    mapper_input: MapperInput,
 }
 
 #[derive(Serialize)]
 struct ProblemToSave<'a> {
     tasks: &'a [u64],
     data: &'a [u64],
-    seen: &'a MapperInput,
+    mapper_input: &'a MapperInput,
 }
 
 impl PlanRecord {
@@ -128,8 +128,8 @@ impl PlanRecord {
             ("tasks", lines(tasks.collect())),
             ("transfers", lines(self.transfers.iter().map(json).collect())),
         ];
-        if let Some(Basis { seen, tasks, data }) = self.basis.as_deref() {
-            fields.push(("problem", json(&ProblemToSave { tasks, data, seen })));
+        if let Some(Basis { mapper_input, tasks, data }) = self.basis.as_deref() {
+            fields.push(("problem", json(&ProblemToSave { tasks, data, mapper_input })));
         }
         let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
         format!("{{\n{}\n}}\n", fields.join(",\n"))
@@ -194,7 +194,9 @@ impl File {
             start_seconds,
             end_seconds,
         };
-        let basis = |FileProblem { tasks, data, seen }| Arc::new(Basis { seen: Arc::new(seen), tasks, data });
+        let basis = |FileProblem { tasks, data, mapper_input }| {
+            Arc::new(Basis { mapper_input: Arc::new(mapper_input), tasks, data })
+        };
         let record = PlanRecord {
             heuristic: self.heuristic,
             makespan_seconds: self.makespan_seconds.unwrap_or(f64::NAN),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_at_a_time_over_one_link_lie_beside_one_another() {
+    fn transfers_at_a_time_over_one_link_are_drawn_in_parallel() {
         let transfers = [moved("1", 0.0, 2.0), moved("2", 1.0, 3.0), moved("3", 1.5, 4.0), moved("4", 2.0, 4.0)];
         let svg = gantt_svg("t", &[task("c", 0.0, 4.0)], &transfers, &BTreeSet::new());
         let (tops, heights) = (numbers(&svg, " y=\""), numbers(&svg, " height=\""));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_at_a_time_has_lanes_of_its_own() {
+    fn concurrent_activities_have_lanes_of_their_own() {
         let spans = [("a", 0.0, 2.0), ("a", 1.0, 3.0), ("b", 0.0, 9.0), ("a", 2.0, 4.0), ("a", 2.5, 2.6)];
         assert_eq!(lanes(&spans), [0, 1, 0, 0, 2]);
     }

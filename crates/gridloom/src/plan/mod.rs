@@ -172,7 +172,7 @@ impl PlanRecord {
         let plan = given.plan(&problem).map_err(unusable)?;
         let record = NamedPlan {
             plan: &plan,
-            client: Some(basis.seen.client),
+            client: Some(basis.mapper_input.client),
             name: &|node| problem.place(node).map_or_else(|| node.to_string(), |place| problem.name(place).to_string()),
             tasks: &|task| (basis.tasks[task].to_string(), problem.function(task).to_string()),
             datum: &|datum| match &problem.data()[datum].name {
@@ -187,7 +187,7 @@ impl PlanRecord {
 
     /// The problem that the plan solves.
     fn problem(&self, basis: &Basis) -> Result<Problem, Error> {
-        let problem = basis.seen.problem().map_err(unusable)?;
+        let problem = basis.mapper_input.problem().map_err(unusable)?;
         let (tasks, data) = (problem.task_count(), problem.data().len());
         if (basis.tasks.len(), basis.data.len(), self.tasks.len()) != (tasks, data, tasks) {
             return Err(Error::Input("the plan and the problem saved with it are not of the same group".into()));

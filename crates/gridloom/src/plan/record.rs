@@ -71,7 +71,7 @@ pub struct TransferRecord {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Basis {
     /// The group and the grid.
-    pub(crate) seen: Arc<MapperInput>,
+    pub(crate) mapper_input: Arc<MapperInput>,
     /// Ids of its tasks, by number.
     pub(crate) tasks: Vec<u64>,
     /// Ids of its data, by number.
@@ -79,9 +79,9 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
-    pub(crate) fn new(seen: Arc<MapperInput>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
+    pub(crate) fn new(mapper_input: Arc<MapperInput>, tasks: &[TaskId], data: &[DatumId]) -> Basis {
         let (tasks, data) = (tasks.iter().map(|task| task.serial), data.iter().map(|datum| datum.serial));
-        Basis { seen, tasks: tasks.collect(), data: data.collect() }
+        Basis { mapper_input, tasks: tasks.collect(), data: data.collect() }
     }
 }
 

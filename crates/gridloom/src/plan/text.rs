@@ -76,7 +76,7 @@ impl PlanRecord {
     /// Returns the slots of its servers; if the plan's grid is not known, the largest number of simultaneous tasks.
     fn slots(&self) -> BTreeMap<&str, u32> {
         if let Some(basis) = self.basis.as_deref() {
-            let servers = basis.seen.grid.servers.iter();
+            let servers = basis.mapper_input.grid.servers.iter();
             return servers.map(|server| (server.name.as_str(), server.slots.max(1))).collect();
         }
         let tasks = self.tasks.iter();

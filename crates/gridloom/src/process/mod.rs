@@ -61,6 +61,6 @@ pub use gridloom_process::{Level, PeerId, ProcessError, ProcessEvent, ProcessMes
 pub use gridloom_sim::process::{STACK_BYTES, StackKind};
 pub(crate) use run::config_from_environment;
 pub use run::{
-    CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE, RunReport, run, run_checked, simulate,
+    CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READY_FILE_VARIABLE, RunReport, run, run_checked, simulate,
 };
 pub use settings::{log_accepts, read_settings, setting};

@@ -24,7 +24,7 @@ use crate::trace::Tracer;
 use crate::{Error, SimulateConfig};
 
 /// Set by `gridloom deploy` for each program that it starts.
-pub use gridloom_net::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READ_MARK_VARIABLE};
+pub use gridloom_net::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, PROCESSOR_VARIABLE, READY_FILE_VARIABLE};
 
 /// The error for programs in a language that runs one thread at a time.
 const NO_THREADS: &str = "a program in Python runs each element in a process of its own, since one interpreter runs one thread at a \
@@ -94,8 +94,8 @@ fn run_real(mains: &ProcessFunctions, config: ProcessConfig, fits: ArgumentCheck
         Ok(main.clone())
     };
     let all_mains = specs.iter().map(main_of).collect::<Result<Vec<Main>, Error>>()?;
-    if let Some(file) = std::env::var_os(READ_MARK_VARIABLE) {
-        let cannot = |error| Error::Input(format!("{READ_MARK_VARIABLE} is {}: {error}", file.to_string_lossy()));
+    if let Some(file) = std::env::var_os(READY_FILE_VARIABLE) {
+        let cannot = |error| Error::Input(format!("{READY_FILE_VARIABLE} is {}: {error}", file.to_string_lossy()));
         std::fs::write(&file, "").map_err(cannot)?;
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;

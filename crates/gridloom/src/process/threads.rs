@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_though_another_thread_computes() {
+    fn the_first_failure_is_reported_though_another_thread_computes() {
         let elsewhere = Error::Chares(ChareError::RemoteFailure { element: Pe(1), why: "why".into() });
         let closed = Error::Process(ProcessError::Closed { peer: "b@x".into(), why: "why".into() });
         let own = || Error::Chares(ChareError::Failed("its own".into()));

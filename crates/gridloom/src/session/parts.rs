@@ -7,15 +7,13 @@
 //! | [`calls`], [`ends`] | plain calls; ends of calls that are reported as they arrive |
 //! | [`groups`], [`launches`] | records of groups; launches in progress |
 //! | [`fetches`] | data that threads wait for |
-//! | [`asks`], [`begins`] | requests about shared names, with and without a waiting thread |
+//! | [`requests`], [`pending_requests`] | requests about shared names, with and without a waiting thread |
 //! | [`call_backs`] | callbacks that the program has to run |
 //! | [`links`], [`outputs`] | links and traffic; output of functions for operators |
 //! | [`objects`] | the number of objects on each server |
 //! | [`dropped`] | items that the program has dropped, to be released with the next command |
 
 mod addresses;
-mod asks;
-mod begins;
 mod call_backs;
 mod calls;
 mod directory;
@@ -27,10 +25,10 @@ mod launches;
 mod links;
 mod objects;
 mod outputs;
+mod pending_requests;
+mod requests;
 
 pub(super) use addresses::Addresses;
-pub(super) use asks::Requests;
-pub(super) use begins::PendingRequests;
 pub(super) use call_backs::{CallBacks, Next};
 pub use call_backs::{CallbackHandler, GangCallback};
 pub(super) use calls::{Calls, Owner};
@@ -45,3 +43,5 @@ pub(super) use links::Links;
 pub use links::Traffic;
 pub(crate) use objects::ObjectCounts;
 pub(super) use outputs::Outputs;
+pub(super) use pending_requests::PendingRequests;
+pub(super) use requests::Requests;

@@ -27,8 +27,8 @@ pub(crate) struct State {
     pub(crate) calls: Calls,
     pub(crate) ends: EndNotifications,
     pub(crate) fetches: Fetches,
-    pub(crate) asks: Requests,
-    pub(crate) begins: PendingRequests,
+    pub(crate) requests: Requests,
+    pub(crate) pending_requests: PendingRequests,
     pub(crate) groups: Groups,
     pub(crate) links: Links,
     pub(crate) outputs: Outputs,
@@ -97,14 +97,14 @@ impl State {
                 let call = said.task.serial;
                 effects.outputs.push(CallOutput { server, function, call, output: said.item });
             }
-            Event::NameResult { request, answer } if self.begins.has(request) => {
-                let (has_ended, unread) = self.begins.on_answer(request, answer);
+            Event::NameResult { request, answer } if self.pending_requests.has(request) => {
+                let (has_ended, unread) = self.pending_requests.on_answer(request, answer);
                 if has_ended {
                     self.ends.on_end(TaskId { client, serial: request });
                 }
                 effects.released.extend(unread);
             }
-            Event::NameResult { request, answer } => effects.released.extend(self.asks.on_answer(request, answer)),
+            Event::NameResult { request, answer } => effects.released.extend(self.requests.on_answer(request, answer)),
             Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
             Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
             Event::ModelsKnown { server } => self.directory.on_models(server),
@@ -154,7 +154,7 @@ impl State {
     }
 
     fn on_datum(&mut self, client: NodeId, datum: DatumId, arrival: Result<Meta, TaskError>) {
-        for serial in self.begins.on_datum(datum, &arrival) {
+        for serial in self.pending_requests.on_datum(datum, &arrival) {
             self.ends.on_end(TaskId { client, serial });
         }
         self.fetches.on_answer(datum, arrival);
@@ -212,7 +212,7 @@ impl State {
         self.directory.check();
         self.calls.check();
         self.ends.check();
-        self.begins.check();
+        self.pending_requests.check();
         self.fetches.check();
         self.groups.check();
         self.call_backs.check();

@@ -24,18 +24,18 @@ impl Begun {
         let request = session.next_serial();
         let gets_data = matches!(command, NameCommand::Await { gets_data: true, .. });
         let is_put = matches!(command, NameCommand::Put { .. });
-        session.state().begins.begin(request, is_put, gets_data);
+        session.state().pending_requests.begin(request, is_put, gets_data);
         session.command(Command::Name { request, command });
         Begun { session: session.clone(), request, is_forgotten: !is_put }
     }
 
     fn wait(&self, limit: Option<Duration>) -> Result<CatalogAnswer, Error> {
-        self.session.wait_unless_interrupted(limit, |state| state.begins.outcome(self.request))?
+        self.session.wait_unless_interrupted(limit, |state| state.pending_requests.outcome(self.request))?
     }
 
     fn is_done(&self) -> bool {
         self.session.process_events();
-        self.session.state().begins.outcome(self.request).is_some()
+        self.session.state().pending_requests.outcome(self.request).is_some()
     }
 
     fn task(&self) -> TaskId {
@@ -44,7 +44,7 @@ impl Begun {
 
     fn note_end(&self) {
         let mut state = self.session.state();
-        let has_ended = state.begins.outcome(self.request).is_some();
+        let has_ended = state.pending_requests.outcome(self.request).is_some();
         state.ends.note(self.task(), has_ended);
     }
 
@@ -52,7 +52,7 @@ impl Begun {
         self.session.process_events();
         let is_first = {
             let mut state = self.session.state();
-            let is_first = state.begins.cancel(self.request);
+            let is_first = state.pending_requests.cancel(self.request);
             if is_first {
                 state.ends.on_end(self.task());
             }
@@ -70,7 +70,7 @@ impl Drop for Begun {
             let mut state = self.session.state();
             let task = self.task();
             state.ends.forget(task);
-            state.begins.end(self.request)
+            state.pending_requests.end(self.request)
         };
         found.into_iter().for_each(|datum| self.session.release_later(datum));
         if is_open && self.is_forgotten {

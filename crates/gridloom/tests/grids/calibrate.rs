@@ -33,7 +33,7 @@ fn silent(_: &CalibrationCall) -> ControlFlow<()> {
 }
 
 #[test]
-fn models_are_as_exact_as_asked_for_within_the_range() {
+fn models_are_as_exact_as_requested_within_the_range() {
     let grid = grid("calibrate-exact");
     let config = CalibrateConfig { sizes: sizes(&[("n", 50, 1000)]), ..CalibrateConfig::default() };
     let mut told = 0;
@@ -84,7 +84,7 @@ fn a_range_ends_where_calls_take_too_long_and_has_a_usual_one() {
 }
 
 #[test]
-fn a_range_of_one_size_is_all_that_was_asked_for() {
+fn a_range_of_one_size_is_all_that_was_requested() {
     let grid = grid("calibrate-fixed");
     let config = CalibrateConfig { sizes: sizes(&[("n", 200, 200)]), ..CalibrateConfig::default() };
     for one in grid.calibrate("product", &config, None, &mut silent).unwrap() {
@@ -170,7 +170,7 @@ fn a_calibration_waits_until_the_server_is_idle() {
 }
 
 #[test]
-fn what_cannot_be_calibrated_is_said() {
+fn what_cannot_be_calibrated_is_reported() {
     let grid = grid("calibrate-wrong");
     let said = |function: &str, config: CalibrateConfig| match grid.calibrate(function, &config, None, &mut silent) {
         Err(error @ (Error::Usage(_) | Error::UnknownFunction { .. })) => error.to_string(),

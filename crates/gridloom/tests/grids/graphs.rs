@@ -121,7 +121,7 @@ fn independent_calls_may_change_places() {
 }
 
 #[test]
-fn differences_are_told_and_everything_runs() {
+fn differences_are_reported_and_everything_runs() {
     let grid = grid("graph-differs");
     let group = grid.group_of(&steps(3, 300), "heft", GraphOptions::default()).unwrap();
     let program = Program::new(&grid, &group);
@@ -155,7 +155,7 @@ fn differences_are_told_and_everything_runs() {
 
 /// A call of another size replaces the declared one: calls that read its result, of the declared size, still fit.
 #[test]
-fn what_comes_after_a_difference_still_fits() {
+fn what_follows_a_difference_still_fits() {
     let grid = grid("graph-after");
     let mut graph = Graph::new();
     let a = graph.input("a", square(300)).unwrap();
@@ -294,7 +294,7 @@ fn a_plan_can_be_given_and_shown() {
 }
 
 #[test]
-fn what_cannot_be_mapped_says_why() {
+fn a_group_that_cannot_be_mapped_reports_the_reason() {
     let grid = grid("graph-unmapped");
     let refused = |graph: &Graph, why: &str| {
         let error = grid.group_of(graph, "heft", GraphOptions::default()).unwrap_err().to_string();

@@ -96,7 +96,7 @@ fn a_plan_that_was_given_stays() {
 }
 
 #[test]
-fn the_program_may_ask_for_it() {
+fn the_program_may_request_it() {
     let mut program = Program::new(grid("again-asked", ""), "heft", 6);
     program.step();
     program.step();
@@ -115,7 +115,7 @@ fn the_program_may_ask_for_it() {
 
 /// Calls in progress keep their servers busy.
 #[test]
-fn calls_under_way_count() {
+fn calls_in_progress_count() {
     let grid = grid("again-busy", "");
     let mut graph = Graph::new();
     let x = graph.input("x", square()).unwrap();

@@ -5,10 +5,13 @@ mod bound;
 mod calibrate;
 mod data;
 mod first_plans;
+mod formats;
 mod forwarding;
 mod graphs;
 mod graphs_remapped;
 mod interference;
+#[path = "../support/key_paths.rs"]
+mod key_paths;
 mod links;
 mod measured;
 mod own_heuristics;

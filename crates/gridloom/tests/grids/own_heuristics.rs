@@ -42,7 +42,7 @@ fn held_up() -> (Mapping, Receiver<()>, std::sync::mpsc::Sender<()>) {
 }
 
 #[test]
-fn a_heuristic_that_never_returns_is_given_up() {
+fn a_heuristic_that_never_returns_is_abandoned() {
     let grid = grid("own-budget");
     let (mapping, _is_running, _go) = held_up();
     let mapping = mapping.map_timeout(Some(Duration::from_millis(20)));
@@ -101,7 +101,7 @@ fn a_group_that_reads_what_could_not_be_mapped_never_runs() {
 }
 
 #[test]
-fn a_heuristic_that_calls_its_own_session_is_told_what_it_cannot() {
+fn a_heuristic_that_calls_its_own_session_gets_an_error() {
     let grid = grid("own-inside");
     for limit in [None, Some(Duration::from_secs(30))] {
         let (session, told) = (grid.clone(), Arc::new(Mutex::new(Vec::new())));

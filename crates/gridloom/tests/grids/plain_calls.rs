@@ -28,7 +28,7 @@ fn arguments() -> [Arg; 3] {
 }
 
 #[test]
-fn inputs_may_stand_behind_results() {
+fn inputs_may_follow_results() {
     let (_grid, function) = grid("behind");
     let results = function.call(arguments()).unwrap();
     let shapes: Vec<String> = results.iter().map(|value| value.meta().to_string()).collect();
@@ -52,7 +52,7 @@ fn calls_that_are_bound_run_on_their_server() {
 }
 
 #[test]
-fn ends_are_told_once_and_only_of_calls_that_are_noted() {
+fn ends_are_reported_once_and_only_of_calls_that_are_noted() {
     let (grid, function) = grid("ends");
     let submit = |limit| function.submit(arguments(), &[], limit).unwrap();
     let silent = submit(None);

@@ -46,7 +46,7 @@ fn brought_bytes(grid: &Grid) -> u64 {
 }
 
 #[test]
-fn a_result_comes_while_other_tasks_run() {
+fn a_result_arrives_while_other_tasks_run() {
     let run = |test: &str, is_prefetched: bool| {
         let grid = grid(test);
         let group = grid.group("heft");
@@ -65,7 +65,7 @@ fn a_result_comes_while_other_tasks_run() {
 }
 
 #[test]
-fn a_result_comes_once_however_often_it_is_asked_for() {
+fn a_result_arrives_once_however_often_it_is_requested() {
     let grid = grid("prefetch-twice");
     let group = grid.group("heft");
     let m = matrix();
@@ -98,7 +98,7 @@ fn a_prefetch_returns_at_once_and_launches_what_was_recorded() {
 }
 
 #[test]
-fn a_body_that_is_held_back_is_launched() {
+fn a_body_that_is_delayed_is_launched() {
     let grid = grid("prefetch-held");
     let rounds = grid.regrouped("heft", Regroup::Fixed(8)).unwrap();
     let group = rounds.group();
@@ -112,7 +112,7 @@ fn a_body_that_is_held_back_is_launched() {
 }
 
 #[test]
-fn a_call_that_fails_is_told_by_get() {
+fn a_call_that_fails_is_reported_by_get() {
     let small = pair().replace("\"10Gf\"", "\"10Gf\"\nproperties = { memory = \"1MiB\" }");
     let grid = Grid::simulate(support::simulation("prefetch-fails", &small, support::PRODUCT, &[])).unwrap();
     let fails = || {
@@ -135,7 +135,7 @@ fn a_call_that_fails_is_told_by_get() {
 }
 
 #[test]
-fn a_call_that_never_runs_says_so() {
+fn a_call_that_never_runs_is_reported() {
     let grid = grid("prefetch-discarded");
     let group = grid.group("heft");
     let m = matrix();
@@ -158,7 +158,7 @@ fn a_result_that_is_dropped_is_not_brought() {
 
 /// A declared call reads a result of another server: the result is transferred while the program does other work.
 #[test]
-fn what_a_described_call_will_read_goes_there_at_once() {
+fn what_a_declared_call_will_read_goes_there_at_once() {
     let machines = support::star(&[("client", "1Gf"), ("one", "10Gf"), ("two", "10Gf")], "100MBps", "50us");
     let simulation = support::simulation("prefetch-described", &machines, support::PRODUCT, &[]);
     let grid = Grid::simulate(simulation).unwrap();

@@ -162,7 +162,7 @@ fn a_client_goes_with_its_process() {
 }
 
 #[test]
-fn a_deadlock_beside_a_grid_is_told_at_once() {
+fn a_deadlock_beside_a_grid_is_reported_immediately() {
     fn waits(me: &mut Process, _: &Notes) -> Result<(), Error> {
         let _grid = Grid::connect("x:1")?;
         me.wait_for("nothing", None, None)?;
@@ -195,7 +195,7 @@ fn a_session_is_used_in_its_process_only() {
 }
 
 #[test]
-fn faults_strike_the_grid_that_processes_use() {
+fn faults_hit_the_grid_that_processes_use() {
     let mut config = config("grid-faults", &[("a", "worker", ""), ("b", "worker", ""), ("b", "collector", "")]);
     let file = config.platform.with_file_name("scenario.faults");
     std::fs::write(&file, "at 0.7s kill server-1\nat 20s kill worker@a\n").unwrap();

@@ -157,7 +157,7 @@ fn numbers_that_cannot_be_meant_are_named() {
 }
 
 #[test]
-fn faults_strike_processes_that_use_no_grid() {
+fn faults_hit_processes_that_use_no_grid() {
     fn server(me: &mut Process, notes: &Notes) -> Result<(), Error> {
         me.listen(1)?;
         me.on_bytes("tick", |_, _, _| Ok(()));
@@ -197,7 +197,7 @@ fn faults_strike_processes_that_use_no_grid() {
 }
 
 #[test]
-fn a_run_that_only_waits_is_ended_when_asked() {
+fn a_run_that_only_waits_is_ended_on_request() {
     fn waits(me: &mut Process, _: &Notes) -> Result<(), Error> {
         me.listen(1)?;
         loop {

@@ -60,7 +60,7 @@ fn data_follow_bandwidth_and_latency() {
 }
 
 #[test]
-fn a_host_that_is_off_loses_its_server_which_comes_back_with_it() {
+fn a_host_that_is_off_loses_its_server_which_returns_with_it() {
     let profile = "host = 'server-1'\nkind = 'state'\nevents = [[3, 0], [20, 1]]";
     let run = |test: &str| {
         let grid = grid(test, &with(profile), &[]);
@@ -79,7 +79,7 @@ fn a_host_that_is_off_loses_its_server_which_comes_back_with_it() {
 }
 
 #[test]
-fn results_that_are_lost_after_the_end_are_told_when_they_are_computed_again() {
+fn results_that_are_lost_after_the_end_are_reported_when_they_are_computed_again() {
     let profile = "host = 'server-1'\nkind = 'state'\nevents = [[20, 0]]";
     let grid = grid("profile-lost-later", &with(profile), &[]);
     let product = grid.function("kernels/product").unwrap();
@@ -114,7 +114,7 @@ fn a_link_that_is_off_is_a_cut() {
 }
 
 #[test]
-fn a_client_whose_host_is_off_says_so() {
+fn a_client_whose_host_is_off_reports_it() {
     let grid = grid("profile-client", &with("host = 'client'\nkind = 'state'\nevents = [[3, 0]]"), &[]);
     let product = grid.function("kernels/product").unwrap();
     grid.advance(5.0);

@@ -90,7 +90,7 @@ fn bodies_that_are_mapped_together_end_sooner() {
 }
 
 #[test]
-fn the_report_says_how_many_went_together() {
+fn the_report_contains_how_many_were_sent_together() {
     let grid = grid("regroup-report");
     let rounds = grid.regrouped("heft", Regroup::Fixed(3)).unwrap();
     let mut groups = Vec::new();
@@ -130,7 +130,7 @@ fn sizes_double_while_the_plan_holds() {
 }
 
 #[test]
-fn what_is_asked_for_goes_at_once() {
+fn requested_results_are_launched_immediately() {
     let grid = grid("regroup-asked");
     let rounds = grid.regrouped("heft", Regroup::Fixed(100)).unwrap();
     let first = rounds.group();

@@ -56,7 +56,7 @@ fn a_slow_link_between_two_sites_is_crossed_once() {
 }
 
 #[test]
-fn a_copy_that_fails_is_told_by_the_placement_alone() {
+fn a_copy_that_fails_is_reported_by_the_placement_alone() {
     let faults = "at 32s kill s1\nat 33s kill s2\n";
     let mut config = support::simulation("lost", &lan(4), FUNCTIONS, &[("lost.faults", faults)]);
     config.faults = Some(config.platform.with_file_name("lost.faults"));
@@ -109,7 +109,7 @@ fn bytes(size_bytes: u64) -> Value {
 }
 
 #[test]
-fn puts_and_gets_go_on_at_once() {
+fn puts_and_gets_run_at_once() {
     let grid = Grid::simulate(support::simulation("begun", &lan(4), FUNCTIONS, &[])).unwrap();
     let shared = grid.shared();
     let begun = grid.now();

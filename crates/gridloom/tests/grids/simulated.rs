@@ -49,7 +49,7 @@ fn a_group_moves_no_byte_that_it_need_not() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace() {
+fn the_same_seed_produces_the_same_trace() {
     let run = |name: &str| {
         let grid = Grid::simulate(config(name, &star())).unwrap();
         let (_, report) = chain(&grid, 512, "heft");
@@ -137,7 +137,7 @@ fn star_with_plain(plain: usize) -> String {
 }
 
 #[test]
-fn groups_on_plain_servers_move_what_plain_calls_move_and_as_predicted() {
+fn groups_on_stateless_servers_move_what_plain_calls_move_and_as_predicted() {
     let n = 1024;
     let matrix = 8 * n * n;
     for plain in 0..=4 {
@@ -155,7 +155,7 @@ fn groups_on_plain_servers_move_what_plain_calls_move_and_as_predicted() {
 }
 
 #[test]
-fn each_call_on_a_plain_server_brings_what_it_reads() {
+fn each_call_on_a_stateless_server_brings_what_it_reads() {
     let grid = Grid::simulate(config("plain-shared", &star_with_plain(4))).unwrap();
     let (n, calls) = (512, 12);
     let product = grid.function("product").unwrap();
@@ -272,7 +272,7 @@ fn a_wait_may_have_a_limit() {
 }
 
 #[test]
-fn a_call_that_never_ran_says_why() {
+fn a_call_that_never_ran_reports_the_reason() {
     let grid = Grid::simulate(config("discarded", &star())).unwrap();
     let product = grid.function("kernels/product").unwrap();
     let matrix = Value::placeholder(Meta::array(Dtype::Float64, &[4, 4]));
@@ -293,7 +293,7 @@ fn a_call_that_never_ran_says_why() {
 }
 
 #[test]
-fn a_store_that_is_too_small_is_told_by_function() {
+fn a_store_that_is_too_small_is_reported_by_function() {
     let small = star().replace("speed = \"10Gf\"", "speed = \"10Gf\"\nproperties = { memory = \"1MiB\" }");
     let grid = Grid::simulate(config("small", &small)).unwrap();
     let product = grid.function("kernels/product").unwrap();

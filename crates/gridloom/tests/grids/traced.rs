@@ -234,7 +234,7 @@ fn a_disk_without_room_is_an_error() {
 }
 
 #[test]
-fn a_deadlock_says_who_waits_for_what_and_leaves_a_whole_trace() {
+fn a_deadlock_reports_the_cycle_and_leaves_a_whole_trace() {
     let folder = folder("traced-deadlock");
     let file = folder.join("trace.json");
     let deployment = "[[process]]\nhost = 'a'\nfunction = 'server'\n[[process]]\nhost = 'b'\nfunction = 'idle'\n";

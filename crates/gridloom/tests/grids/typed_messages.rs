@@ -131,7 +131,7 @@ fn values_are_sent_waited_for_and_called_back_with() {
 }
 
 #[test]
-fn a_wrong_message_is_an_error_that_says_where_and_the_process_lives_on() {
+fn a_wrong_message_is_an_error_with_its_place_and_the_process_continues() {
     fn server(me: &mut Process, notes: &Notes) -> Result<(), ProcessError> {
         me.listen(1)?;
         let told = notes.clone();
@@ -222,7 +222,7 @@ fn the_declaration_travels_once_per_connection() {
 }
 
 #[test]
-fn the_same_program_gives_the_same_trace() {
+fn the_same_program_produces_the_same_trace() {
     fn server(me: &mut Process, _: &Notes) -> Result<(), ProcessError> {
         me.listen(1)?;
         me.wait::<Drawing>(None, None).map(drop)

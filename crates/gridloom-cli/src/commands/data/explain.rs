@@ -50,7 +50,7 @@ fn to_json(name: &str, explained: &SharedDataReport) -> Value {
             "method": one.named.method.to_string(),
             "servers": names(&one.holders),
             "keepers": names(&one.keepers),
-            "coming_to": names(&one.assigned),
+            "transferring_to": names(&one.assigned),
             "readers": one.readers,
             "lost": one.lost,
         })
@@ -59,7 +59,7 @@ fn to_json(name: &str, explained: &SharedDataReport) -> Value {
         let sources = one.candidates.iter().map(|source| source_json(explained, source));
         json!({
             "server": explained.name_of(one.server),
-            "is_coming": one.is_in_transfer,
+            "is_in_transfer": one.is_in_transfer,
             "source_count": one.count,
             "sources": sources.collect::<Vec<_>>(),
         })
@@ -93,7 +93,7 @@ fn state(standing: VersionState) -> &'static str {
     match standing {
         VersionState::BeingPut => "being put",
         VersionState::Current => "current",
-        VersionState::Former => "former",
+        VersionState::Superseded => "superseded",
     }
 }
 

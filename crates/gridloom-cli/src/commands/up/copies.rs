@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_removed_while_it_is_looked_through_is_received_anew() {
+    fn a_copy_that_is_removed_while_it_is_looked_through_is_received_again() {
         let place = CopiesFolder::new("gone");
         let received = place.receive(|copy| {
             fs::remove_dir_all(copy)?;

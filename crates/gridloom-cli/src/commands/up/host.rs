@@ -449,6 +449,15 @@ fn allocated_cpus() -> String {
 mod tests {
     use super::*;
 
+    /// A later release reads the records of parts that an earlier one started.
+    #[test]
+    fn the_names_in_the_record_of_a_part_are_fixed() {
+        let process = Process::of(std::process::id()).unwrap();
+        let record = Record { grid_id: "1".into(), process, drains: false, code: None, program: None };
+        let found = crate::key_paths::key_paths(&serde_json::to_string(&record).unwrap());
+        assert_eq!(found, include_str!("../../../tests/formats/up_part.keys"));
+    }
+
     #[test]
     fn parts_have_locks_of_their_own() {
         let folder = std::env::temp_dir().join(format!("gridloom-host-{}", std::process::id()));

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_takes_no_more_is_given_up() {
+    fn a_host_that_takes_no_more_is_abandoned() {
         let ssh = vec!["sh".into(), "-c".into(), "head -c 100000 >/dev/null; exec sleep 1000".into()];
         let mut target = target(ssh);
         let Connection::Ssh(ssh) = &mut target.connection else { unreachable!("made above") };

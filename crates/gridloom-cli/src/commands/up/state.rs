@@ -170,3 +170,30 @@ fn is_of_own_job(name: &str) -> bool {
     let mut jobs = of_slurm.into_iter().chain(pbs::job().ok());
     jobs.any(|job| name.ends_with(&format!("-{job}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::key_paths::key_paths;
+
+    use super::super::remote::Connection;
+    use super::super::slurm::Step;
+    use super::super::ssh::Ssh;
+    use super::*;
+
+    /// A later release reads the file of a grid that an earlier one started.
+    #[test]
+    fn the_names_in_the_file_of_a_grid_are_fixed() {
+        let host = |connection| Host {
+            name: "h".into(),
+            target: Target { connection, gridloom: "gridloom".into(), is_sent: true },
+            labels: vec!["agent".into()],
+        };
+        let ssh =
+            Ssh { ssh: vec!["ssh".into()], destination: "h".into(), user: None, port: None, jump: None, connect_s: 1 };
+        let mut grid = Grid::new("g", PathBuf::from("hosts.toml")).unwrap();
+        grid.hosts =
+            vec![host(Connection::Ssh(ssh)), host(Connection::Slurm(Step { job: "1".into(), node: "n".into() }))];
+        let text = serde_json::to_string(&grid).unwrap();
+        assert_eq!(key_paths(&text), include_str!("../../../tests/formats/up_grid.keys"));
+    }
+}

@@ -8,7 +8,7 @@ use crate::support::{file, gridloom};
 use super::{compiled, deployed, deployment, example, fixture, platform, run, simulated, two_sites};
 
 #[test]
-fn faults_start_no_grid_unless_they_strike_it() {
+fn faults_start_no_grid_unless_they_hit_it() {
     let Some(program) = compiled(&example("ring.c"), "ring-and-faults", &[]) else { return };
     let ring = example("ring.toml").display().to_string();
     let simulate = |faults: Option<&str>| {
@@ -34,7 +34,7 @@ fn faults_start_no_grid_unless_they_strike_it() {
 }
 
 #[test]
-fn processes_that_are_told_to_end_do() {
+fn processes_end_on_request() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-end", &[]) else { return };
     let text = "
         [[process]]\nhost = 'laptop'\nfunction = 'stubborn'\nkill_time = 5.5\n
@@ -90,7 +90,7 @@ fn a_process_that_ends_the_program_by_a_signal_is_named() {
 }
 
 #[test]
-fn all_that_fail_are_told_and_the_first_gives_the_status() {
+fn all_that_fail_are_reported_and_the_first_gives_the_status() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-two-fail", &[]) else { return };
     let two = deployment("c-two-fail", &[("laptop", "fails_late", "4"), ("desk", "fails", "3")]);
     let (output, _, error) = simulated(&platform(), &two, &[&program]);
@@ -107,7 +107,7 @@ fn all_that_fail_are_told_and_the_first_gives_the_status() {
 }
 
 #[test]
-fn failures_are_told_with_their_text() {
+fn failures_are_reported_with_their_text() {
     let Some(program) = compiled(&fixture("globals.c"), "globals-fail", &[]) else { return };
     let one = deployment("c-fail", &[("laptop", "fails", "17")]);
     let (output, _, error) = simulated(&platform(), &one, &[&program]);

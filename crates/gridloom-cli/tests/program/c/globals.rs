@@ -35,7 +35,7 @@ fn shared_globals_are_seen_to_be_shared() {
 }
 
 #[test]
-fn a_program_that_holds_the_library_itself_is_told() {
+fn a_program_that_holds_the_library_itself_is_reported() {
     let archive = libraries().map(|folder| folder.join("libgridloom.a").display().to_string());
     let Some(archive) = archive else { return skipped("there is no C compiler 'cc' here") };
     let flags = [archive.as_str(), "-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
@@ -49,7 +49,7 @@ fn a_program_that_holds_the_library_itself_is_told() {
 }
 
 #[test]
-fn a_process_too_many_for_own_globals_is_told() {
+fn a_process_too_many_for_own_globals_is_reported() {
     let source = "#include <gridloom.h>\nGRIDLOOM_PROCESS(sleeps) { return gridloom_sleep(1) < 0; }\nGRIDLOOM_MAIN\n";
     let source = file("sleeps.c", source);
     let Some(program) = compiled(Path::new(&source), "sleeps", &[]) else { return };

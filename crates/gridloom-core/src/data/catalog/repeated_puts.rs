@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_joined_a_put_that_ends_is_told() {
+    fn requests_that_joined_a_put_are_answered_when_it_ends() {
         let (mut catalog, datum) = coming();
         catalog.join_put(LATER_RUN, "mesh", &content(1), 1).unwrap();
         catalog.withdraw(FIRST.client, datum);

@@ -17,7 +17,7 @@ pub enum VersionState {
     /// Requests find it.
     Current,
     /// Requests no longer find it.
-    Former,
+    Superseded,
 }
 
 /// One version of a name.
@@ -42,7 +42,7 @@ impl VersionReport {
         let standing = match version.stage {
             Stage::BeingPut(_) => VersionState::BeingPut,
             Stage::Current => VersionState::Current,
-            Stage::Former => VersionState::Former,
+            Stage::Former => VersionState::Superseded,
         };
         VersionReport {
             named: version.named.clone(),

@@ -64,7 +64,7 @@ fn readers_see_a_version_whole_and_keep_it() {
 }
 
 #[test]
-fn who_waits_is_told_once_it_is_there() {
+fn waiting_clients_are_notified_once_the_name_exists() {
     let mut catalog = Catalog::new(NodeId(1));
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER]).datum;
@@ -96,7 +96,7 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
 }
 
 #[test]
-fn a_client_that_comes_back_reads_what_it_says() {
+fn a_client_that_reconnects_reads_what_it_reports() {
     let mut catalog = Catalog::new(NodeId(1));
     let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
     ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
@@ -143,7 +143,7 @@ fn a_new_agent_learns_names_from_servers() {
 }
 
 #[test]
-fn what_is_put_at_a_new_agent_replaces_what_servers_tell_it_of() {
+fn a_put_at_a_new_agent_replaces_what_servers_report() {
     let mut catalog = Catalog::new(NodeId(1));
     (0..3).for_each(|_| _ = put(&mut catalog, "mesh"));
     let old = found(&mut catalog, "mesh");
@@ -157,7 +157,7 @@ fn what_is_put_at_a_new_agent_replaces_what_servers_tell_it_of() {
 }
 
 #[test]
-fn readers_of_a_deleted_name_keep_it_when_the_agent_begins_anew() {
+fn readers_of_a_deleted_name_keep_it_when_the_agent_restarts() {
     for reader_is_first in [true, false] {
         let mut catalog = Catalog::new(NodeId(1));
         let mesh = put(&mut catalog, "mesh");
@@ -201,7 +201,7 @@ fn a_server_that_was_away_does_not_bring_a_deleted_name_back() {
 }
 
 #[test]
-fn what_is_lost_is_told_and_can_be_put_again() {
+fn what_is_lost_is_reported_and_can_be_put_again() {
     let mut catalog = Catalog::new(NodeId(1));
     let lost = put(&mut catalog, "mesh");
     catalog.server_lost(SERVER, "server 's' is gone");
@@ -296,7 +296,7 @@ fn a_put_of_which_a_replica_is_lost_needs_another() {
 }
 
 #[test]
-fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
+fn a_server_that_was_not_notified_does_not_restore_an_abandoned_version() {
     let mut catalog = Catalog::new(NodeId(1));
     let deleted = put(&mut catalog, "a");
     let deleted = catalog.named(deleted).unwrap().clone();
@@ -314,7 +314,7 @@ fn a_server_that_did_not_hear_of_it_does_not_bring_back_what_was_given_up() {
 }
 
 #[test]
-fn a_copy_that_comes_late_is_found_and_kept() {
+fn a_copy_that_arrives_late_is_found_and_kept() {
     let mut catalog = Catalog::new(NodeId(1));
     let mesh = put(&mut catalog, "mesh");
     catalog.server_lost(SERVER, "gone");

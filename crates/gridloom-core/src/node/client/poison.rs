@@ -189,7 +189,7 @@ mod tests {
 
     /// Two requests are suspects. The first is read each time before the second is sent.
     #[test]
-    fn a_ping_of_a_lost_connection_says_nothing() {
+    fn a_ping_of_a_lost_connection_sends_nothing() {
         let [read, other] = [1, 2].map(CatalogRequest::Request);
         let mut requests = PendingRequests::default();
         [read, other].into_iter().for_each(|asked| requests.sent(asked));

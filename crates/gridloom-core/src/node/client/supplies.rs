@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_too_often_is_given_up_and_counted_anew() {
+    fn a_transfer_that_breaks_too_often_is_abandoned_and_its_count_reset() {
         let mut supplies = Supplies::default();
         let way = (NodeId(3), SERVER);
         let too_often = (0..=INTERRUPTIONS_MAX).map(|_| supplies.count_interruption(datum(1), way));

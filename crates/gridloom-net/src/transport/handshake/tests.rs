@@ -82,7 +82,7 @@ fn answer(purpose: Purpose, (low, high): (u16, u16), behind: &[u8]) -> Result<Se
 }
 
 #[test]
-fn what_a_newer_peer_says_behind_its_hello_is_passed_over_and_an_older_one_says_nothing_there() {
+fn extra_bytes_after_the_hello_of_a_newer_peer_are_ignored_and_an_older_one_sends_none() {
     let (lowest, highest) = VERSIONS;
     assert_eq!(answer(Purpose::Control, (highest, highest + 1), b"new").unwrap().version, highest);
     assert_eq!(answer(Purpose::Control, (lowest, lowest), b"").unwrap().version, lowest);
@@ -99,7 +99,7 @@ fn processes_of_two_releases_refuse_each_other_in_words() {
 }
 
 #[test]
-fn a_stranger_who_sends_a_byte_now_and_then_is_given_up_at_the_deadline() {
+fn a_stranger_who_sends_a_byte_now_and_then_is_abandoned_at_the_deadline() {
     let (mut here, mut there) = UnixStream::pair().unwrap();
     let own = hello(Purpose::Local);
     let drip = std::thread::spawn(move || {

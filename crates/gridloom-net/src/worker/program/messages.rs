@@ -72,15 +72,15 @@ pub struct ReplyTimes {
 
 /// Returns the nanoseconds to add to a worker's clock to get its caller's clock.
 ///
-/// The worker sent its request at `asked` and received the reply at `came`. As in NTP (RFC 5905, section 8), the mean
+/// The worker sent its request at `request_sent` and received the reply at `reply_received`. As in NTP (RFC 5905, section 8), the mean
 /// of both differences is wrong by at most half of the time that the messages took. Processes on one machine share one
 /// clock.
-pub fn shift_ns(asked: &Reading, answered: &ReplyTimes, came: &Reading) -> i64 {
-    if asked.is_of(&answered.received) {
+pub fn shift_ns(request_sent: &Reading, caller: &ReplyTimes, reply_received: &Reading) -> i64 {
+    if request_sent.is_of(&caller.received) {
         return 0;
     }
     let ahead = |caller: &Reading, worker: &Reading| i128::from(caller.at_ns) - i128::from(worker.at_ns);
-    ((ahead(&answered.received, asked) + ahead(&answered.sent, came)) / 2) as i64
+    ((ahead(&caller.received, request_sent) + ahead(&caller.sent, reply_received)) / 2) as i64
 }
 
 /// Instructions for the processes.
@@ -102,7 +102,7 @@ pub struct ProcessEnd {
     pub wait_status: i32,
     /// True if it was killed because another process had failed.
     pub was_killed: bool,
-    /// True if it has asked which process it is.
+    /// True if it has read its configuration.
     pub has_read_config: bool,
 }
 

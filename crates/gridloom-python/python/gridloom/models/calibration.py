@@ -153,7 +153,7 @@ def _range(name: str, ends: int | tuple[int, int]) -> tuple[int, int]:
 
 def _calibration(record: dict[str, Any]) -> Calibration:
     points = [
-        CalibrationPoint(point["sizes"], point["size"], point["seconds"], point["spread_s"], point["calls"])
+        CalibrationPoint(point["sizes"], point["size"], point["seconds"], point["spread_seconds"], point["calls"])
         for point in record.pop("points")
     ]
     jumps = [CalibrationJump(jump["from"], jump["to"], jump["error"]) for jump in record.pop("jumps")]

@@ -37,7 +37,7 @@ fn frames_leave_one_behind_the_other() {
 }
 
 #[test]
-fn bulk_cargo_that_a_loss_stops_begins_anew() {
+fn bulk_cargo_that_a_loss_stops_restarts() {
     let (mut kernel, mut routes, mut links) = connected();
     links.send_bulk(&mut kernel, &mut routes, PAIR, probe(1_000_000), (false, false));
     kernel.advance_clock(Time(500_000_000));

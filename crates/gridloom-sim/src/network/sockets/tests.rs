@@ -8,7 +8,7 @@ const SERVER: ProcessId = ProcessId(0);
 const CLIENT: ProcessId = ProcessId(1);
 
 #[test]
-fn letters_are_handed_over_in_order_and_the_close_behind_them() {
+fn messages_are_delivered_in_order_and_the_close_after_them() {
     let (platform, mut kernel, mut routes) = two_hosts();
     let mut sockets = Sockets::default();
     for (host, name) in [(0, "a"), (1, "b")] {

@@ -89,7 +89,7 @@ fn an_element_whose_entry_method_runs_long_is_waited_for_after_a_loss() {
 }
 
 #[test]
-fn an_element_may_end_before_all_have_connected_if_its_letters_have_come() {
+fn an_element_may_end_before_all_have_connected_if_its_batches_have_arrived() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let mut links = Links::new(ElementPlacement { elements, ..ElementPlacement::default() }, 1, Early::new());
     links.due.push_back((Pe(1), Received::Closed("it has closed".into())));
@@ -117,7 +117,7 @@ fn an_element_is_lost_as_soon_as_one_of_several_connections_ends_without_a_goodb
 }
 
 #[test]
-fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
+fn after_a_goodbye_batches_of_the_other_connections_are_awaited() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["stripe=2".parse().unwrap()];
     let mut links = Links::new(ElementPlacement { elements, filters, ..ElementPlacement::default() }, 1, Early::new());
@@ -145,7 +145,7 @@ fn after_a_goodbye_letters_of_the_other_connections_are_waited_for() {
 }
 
 #[test]
-fn an_element_that_leaves_a_letter_out_is_lost() {
+fn an_element_that_skips_a_batch_is_lost() {
     let mut ways = Connections::of(2);
     (0..2).for_each(|way| ways.peers[way] = Some(PeerId(way as u64)));
     ways.stripes.as_mut().unwrap().reorder(1_u64.to_le_bytes().to_vec()).unwrap();
@@ -156,7 +156,7 @@ fn an_element_that_leaves_a_letter_out_is_lost() {
 }
 
 #[test]
-fn a_letter_that_no_filter_of_the_other_element_made_is_refused() {
+fn a_batch_that_no_filter_of_the_other_element_made_is_refused() {
     let elements = vec![(String::new(), 0), (String::new(), 1)];
     let filters = vec!["compress".parse().unwrap()];
     let mut links = Links::new(ElementPlacement { elements, filters, ..ElementPlacement::default() }, 1, Early::new());

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_told_with_what_was_searched() {
+    fn a_missing_library_is_reported_with_what_was_searched() {
         let nowhere = [PathBuf::from("/no/such/folder"), PathBuf::from("/nor/this")];
         for name in builtin_names().into_iter().filter(|name| *name != FILES) {
             let error = offer_from(find(name).unwrap(), Vec::new(), &nowhere).unwrap_err().to_string();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told() {
+    fn an_invalid_name_is_reported() {
         let error = builtin_definitions("blass").unwrap_err().to_string();
         assert!(error.contains("'builtin:blass'") && error.contains("linalg, blas, lapack, fftw"), "{error}");
     }

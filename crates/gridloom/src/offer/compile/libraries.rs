@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nowhere_is_told_with_the_places() {
+    fn a_missing_library_is_reported_with_the_searched_places() {
         let own = folder("nowhere", &[]);
         let error = find(&["-L. -lno-such-thing"], &own).unwrap_err();
         let told = format!("no libno-such-thing.so, libno-such-thing.so.N or libno-such-thing.a in {}", own.display());

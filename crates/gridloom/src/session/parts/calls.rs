@@ -147,7 +147,7 @@ mod tests {
     use gridloom_core::node::message::TaskTimes;
 
     #[test]
-    fn a_call_is_collected_once_and_results_of_one_given_up_are_dropped() {
+    fn a_call_is_collected_once_and_results_of_one_abandoned_are_dropped() {
         let client = NodeId(1);
         let (kept, given_up) = (TaskId { client, serial: 1 }, TaskId { client, serial: 2 });
         let made = DatumId { client, serial: 3 };

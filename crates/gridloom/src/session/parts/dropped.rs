@@ -18,7 +18,7 @@ struct Items {
     /// Groups that the program can no longer query; forgotten when the next group runs.
     groups: Vec<GroupId>,
     /// Requests about names.
-    asks: Vec<u64>,
+    requests: Vec<u64>,
 }
 
 impl Dropped {
@@ -38,14 +38,14 @@ impl Dropped {
     }
 
     /// Adds a request about a name that nobody waits for any more.
-    pub(crate) fn add_ask(&self, ask: u64) {
-        self.items().asks.push(ask);
+    pub(crate) fn add_request(&self, request: u64) {
+        self.items().requests.push(request);
     }
 
     /// True if there are data or requests to release.
     pub(crate) fn has_any(&self) -> bool {
         let items = self.items();
-        !items.data.is_empty() || !items.asks.is_empty()
+        !items.data.is_empty() || !items.requests.is_empty()
     }
 
     /// Takes the groups.
@@ -55,16 +55,16 @@ impl Dropped {
 
     /// Takes everything else, as commands for the client's machine.
     pub(crate) fn take_commands(&self) -> Vec<Command> {
-        let (data, plans, asks) = {
+        let (data, plans, requests) = {
             let mut items = self.items();
-            let Items { data, plans, asks, .. } = &mut *items;
-            (std::mem::take(data), std::mem::take(plans), std::mem::take(asks))
+            let Items { data, plans, requests, .. } = &mut *items;
+            (std::mem::take(data), std::mem::take(plans), std::mem::take(requests))
         };
         let mut all: Vec<Command> = plans.into_iter().map(|group| Command::EndPlan { group }).collect();
         if !data.is_empty() {
             all.push(Command::Release { data });
         }
-        all.extend(asks.into_iter().map(|ask| Command::Name { request: ask, command: NameCommand::CancelWait }));
+        all.extend(requests.into_iter().map(|request| Command::Name { request, command: NameCommand::CancelWait }));
         all
     }
 

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_was_read_is_not_told_again() {
+    fn an_error_that_was_read_is_not_reported_again() {
         let group = group(10);
         let mut groups = Groups::new(Retention::Nothing);
         groups.remember(&group, None);

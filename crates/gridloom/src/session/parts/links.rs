@@ -14,7 +14,7 @@ pub struct Traffic {
     pub client_bytes: u64,
     /// Between servers.
     pub server_bytes: u64,
-    /// By pair of names, sender first.
+    /// Bytes by pair of names, sender first.
     pub by_link: BTreeMap<String, u64>,
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_that_asks_sees_an_answer_that_came_after_it_asked() {
+    fn each_thread_gets_an_answer_to_its_own_request() {
         let mut links = Links::default();
         let first = links.answers;
         links.on_answer(Vec::new());

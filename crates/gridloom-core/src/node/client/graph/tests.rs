@@ -193,7 +193,7 @@ fn a_failed_task_is_forgotten_when_its_results_are_released() {
 }
 
 #[test]
-fn the_last_copy_is_not_given_up() {
+fn the_last_copy_is_not_abandoned() {
     let mut test = Test::new(&[1], Vec::new());
     assert_eq!(test.graph.give_up(datum(1), CLIENT), None);
     test.graph.copy_added(datum(1), SERVER);
@@ -215,7 +215,7 @@ fn an_erased_datum_is_lost_with_its_last_reader() {
 }
 
 #[test]
-fn who_waits_for_a_lost_datum_is_told_once() {
+fn a_client_that_waits_for_a_lost_datum_is_notified_once() {
     let mut test = Test::chain();
     assert_eq!(test.graph.requested(datum(2)), Availability::Awaited);
     test.graph.requested_by(datum(2), OTHER);

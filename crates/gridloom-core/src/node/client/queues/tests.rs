@@ -95,7 +95,7 @@ fn an_idle_server_is_promised_what_is_asked_back_for_it() {
 }
 
 #[test]
-fn tasks_of_others_keep_slots_until_the_server_says_otherwise() {
+fn tasks_of_others_keep_slots_until_the_server_reports_otherwise() {
     let mut queues = Queues::default();
     queues.sent(Time(0), SERVER, 2, task(1), measured(1.0));
     queues.sent(Time(0), SERVER, 2, task(2), measured(1.0));

@@ -216,7 +216,7 @@ fn an_earlier_copy_stays_when_it_gets_a_name() {
 /// Found by the soak test (seeds 11792, 12000, 19362): the client assumed that this server has a copy. No source was
 /// named, and the agent was lost before it named one.
 #[test]
-fn a_new_agent_is_asked_for_sources_that_are_still_unknown() {
+fn a_new_agent_is_queried_for_sources_that_are_still_unknown() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let (members, mut out) = (Members::default(), Vec::new());
     let shared = DatumId { client: NodeId::CATALOG, serial: 1 };

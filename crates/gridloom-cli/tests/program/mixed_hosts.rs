@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{file, gridloom, succeeds};
 
 /// Environment variable that is set for the program below.
-const CASE: &str = "GRIDLOOM_TEST_UNLIKE_HOSTS";
+const CASE: &str = "GRIDLOOM_TEST_MIXED_HOSTS";
 
 const CHARES: usize = 64;
 const ROUNDS: u32 = 500;
@@ -78,7 +78,7 @@ fn a_slow_host_gets_fewer_chares() {
     let simulated_s = |balancer: &str| {
         let deployment = succeeds(gridloom(&["chares", "deployment", "-p", &platform, "--balance", balancer]));
         let deployment = file(&format!("unlike-hosts-{balancer}.toml"), &deployment);
-        let words = ["--", &own, "--exact", "--ignored", "unlike_hosts::a_program_of_chares"];
+        let words = ["--", &own, "--exact", "--ignored", "mixed_hosts::a_program_of_chares"];
         let mut command = gridloom(&[&["simulate", "-p", &platform, "-d", &deployment, "--json"], &words[..]].concat());
         command.env(CASE, "yes");
         let report: Value = serde_json::from_str(&succeeds(command)).unwrap();

@@ -172,7 +172,7 @@ fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
 }
 
 #[test]
-fn a_changed_part_is_not_passed_on() {
+fn a_changed_part_is_not_forwarded() {
     let mut chain = Chain::new(false);
     chain.begin_and_pass_on(2);
     // The bytes have arrived at the first server, and at no other.
@@ -196,7 +196,7 @@ fn a_changed_part_is_not_passed_on() {
 }
 
 #[test]
-fn what_breaks_off_on_one_host_is_told_too() {
+fn a_broken_transfer_within_one_host_is_reported_too() {
     let mut chain = Chain::new(true);
     chain.begin();
     chain.send(1);

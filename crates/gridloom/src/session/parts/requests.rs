@@ -25,18 +25,18 @@ enum RequestState {
 
 impl Requests {
     /// Begins to wait for the answer to a request.
-    pub(crate) fn begin(&mut self, ask: u64) {
-        self.all.insert(ask, RequestState::Waits);
+    pub(crate) fn begin(&mut self, request: u64) {
+        self.all.insert(request, RequestState::Waits);
     }
 
     /// Processes an answer. Returns the datum that was found but is no longer wanted.
-    pub(crate) fn on_answer(&mut self, ask: u64, answer: Answer) -> Option<DatumId> {
-        let asked = self.all.get_mut(&ask)?;
-        match asked {
-            RequestState::Waits => *asked = RequestState::Answered(answer),
-            RequestState::Answered(_) => unreachable!("each question has one answer"),
+    pub(crate) fn on_answer(&mut self, request: u64, answer: Answer) -> Option<DatumId> {
+        let state = self.all.get_mut(&request)?;
+        match state {
+            RequestState::Waits => *state = RequestState::Answered(answer),
+            RequestState::Answered(_) => unreachable!("a request has one answer"),
             RequestState::GivenUp => {
-                self.all.remove(&ask);
+                self.all.remove(&request);
                 return found(&answer);
             }
         }
@@ -53,22 +53,22 @@ impl Requests {
     }
 
     /// Takes the answer to a request, if it was received.
-    pub(crate) fn take(&mut self, ask: u64) -> Option<Answer> {
-        match self.all.remove(&ask)? {
+    pub(crate) fn take(&mut self, request: u64) -> Option<Answer> {
+        match self.all.remove(&request)? {
             RequestState::Answered(answer) => Some(answer),
             other => {
-                self.all.insert(ask, other);
+                self.all.insert(request, other);
                 None
             }
         }
     }
 
     /// Called when the thread stops waiting. Returns the datum of an answer that it has not taken.
-    pub(crate) fn give_up(&mut self, ask: u64) -> Option<DatumId> {
-        match self.all.remove(&ask)? {
+    pub(crate) fn give_up(&mut self, request: u64) -> Option<DatumId> {
+        match self.all.remove(&request)? {
             RequestState::Answered(answer) => found(&answer),
             RequestState::Waits | RequestState::GivenUp => {
-                self.all.insert(ask, RequestState::GivenUp);
+                self.all.insert(request, RequestState::GivenUp);
                 None
             }
         }
@@ -104,16 +104,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_found_for_nobody_is_given_back() {
-        let mut asks = Requests::default();
-        (1..=3).for_each(|ask| asks.begin(ask));
-        assert_eq!(asks.on_answer(1, found(1)), None);
-        assert!(asks.take(1).is_some() && asks.take(2).is_none());
+    fn what_is_found_for_nobody_is_returned() {
+        let mut requests = Requests::default();
+        (1..=3).for_each(|request| requests.begin(request));
+        assert_eq!(requests.on_answer(1, found(1)), None);
+        assert!(requests.take(1).is_some() && requests.take(2).is_none());
         // The thread gives up before the answer arrives, and after it has arrived.
-        assert_eq!(asks.give_up(2), None);
-        assert_eq!(asks.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
-        assert_eq!(asks.on_answer(3, found(3)), None);
-        assert_eq!(asks.give_up(3).map(|datum| datum.serial), Some(3));
-        assert!(asks.all.is_empty());
+        assert_eq!(requests.give_up(2), None);
+        assert_eq!(requests.on_answer(2, found(2)).map(|datum| datum.serial), Some(2));
+        assert_eq!(requests.on_answer(3, found(3)), None);
+        assert_eq!(requests.give_up(3).map(|datum| datum.serial), Some(3));
+        assert!(requests.all.is_empty());
     }
 }

@@ -99,7 +99,7 @@ fn what_breaks_off_breaks_off_along_the_chain_and_leaves_nothing() {
 }
 
 #[test]
-fn a_server_without_room_at_the_end_passes_on_nothing_whole() {
+fn a_full_server_at_the_end_forwards_no_complete_datum() {
     let grid = with_faults(passing([1e6; 3]), "at 8s full b for 1s");
     let no_memory = |(_, input): &(_, Input)| matches!(input, Input::DatumBroken { no_memory: true, .. });
     assert_eq!(grid.heard(NodeId(2)).iter().filter(|heard| no_memory(heard)).count(), 1);
