@@ -153,7 +153,7 @@ WORKERS ?= 2
 # Compiles the package first: with PYTHONDONTWRITEBYTECODE, each of the thousands of processes of the tests compiles it again.
 test-python: python capi $(VENV)/tests
 	$(BIN)/python -m compileall -q $(PACKAGE)/python
-	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile \
+	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		$(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \

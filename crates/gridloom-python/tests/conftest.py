@@ -12,6 +12,16 @@ pytest.register_assert_rewrite("engine_contract")
 
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
+# The modules that take longest. They begin first, so that no process runs one of them alone at the end.
+LONGEST = ["gridrpc_memory", "engines_ray", "gridrpc", "examples", "engines_dask", "fortran", "stateless_servers", "resize", "docs", "connector", "wheel"]
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        name = item.path.stem.removeprefix("test_")
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST)
+
+    items.sort(key=place)
 
 
 def _program():
