@@ -6,7 +6,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CORE = ROOT / "crates" / "gridloom-core" / "src"
-GRPC = ROOT / "crates" / "gridloom-capi" / "src" / "grpc"
+GRPC = ROOT / "crates" / "gridloom-grpc" / "src"
 #: In order: a folder imports only those before it. Folders in one tuple do not import each other.
 LAYERS = [
     ("graph",),
@@ -70,19 +70,19 @@ def test_folders_import_only_upwards():
 def grpc_layers():
     """Returns the rows of the table at the top of the GridRPC binding, the lowest first: each a set of files and
     folders."""
-    head = (GRPC / "mod.rs").read_text().split("| layer |")[1].split("//!\n")[0]
+    head = (GRPC / "lib.rs").read_text().split("| layer |")[1].split("//!\n")[0]
     rows = re.findall(r"^//! \| (`[^|]*) \|", head, re.MULTILINE)
     return [set(re.findall(r"`(\w+)`", row)) for row in reversed(rows)]
 
 
 def test_the_grpc_binding_is_layered():
     level = {name: i for i, names in enumerate(grpc_layers()) for name in names}
-    own = {path.stem for path in GRPC.iterdir() if path.suffix == ".rs" or path.is_dir()} - {"mod"}
+    own = {path.stem for path in GRPC.iterdir() if path.suffix == ".rs" or path.is_dir()} - {"lib"}
     assert set(level) == own
     wrong = []
     for path, text in sources(GRPC):
         where = path.relative_to(GRPC).parts
-        if where == ("mod.rs",):
+        if where == ("lib.rs",):
             continue
         name, above = where[0].removesuffix(".rs"), "super::" * len(where)
         if where[-1] == "mod.rs":
@@ -392,7 +392,10 @@ def test_crates_depend_only_downwards():
         "gridloom-net": CORE_AND_BELOW,
         "gridloom-testbed": {"gridloom-base", "gridloom-flow", "gridloom-platform"},
         "gridloom": CORE_AND_BELOW | {"gridloom-derive", "gridloom-sim", "gridloom-net"},
-        "gridloom-capi": CORE_AND_BELOW | {"gridloom", "gridloom-net"},
+        "gridloom-grpc": CORE_AND_BELOW | {"gridloom", "gridloom-net"},
+        "gridloom-ninfg": {"gridloom", "gridloom-grpc"},
+        "gridloom-omnirpc": {"gridloom-base", "gridloom-grpc"},
+        "gridloom-capi": CORE_AND_BELOW | {"gridloom", "gridloom-grpc", "gridloom-ninfg", "gridloom-omnirpc"},
     }
     assert {crate for crates in allowed.values() for crate in crates} <= {path.name for path in (ROOT / "crates").iterdir()}
     for crate, may in allowed.items():

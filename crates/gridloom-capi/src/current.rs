@@ -12,6 +12,8 @@ use std::ptr::{null, null_mut};
 use gridloom::process::{PeerId, Process};
 use gridloom_process::BufferPool;
 
+pub(crate) use gridloom_grpc::parts::to_c;
+
 use crate::code::Failure;
 
 thread_local! {
@@ -172,8 +174,7 @@ pub(crate) fn last_error() -> *const std::ffi::c_char {
     }
 }
 
-/// Returns a text as a C string, cut at the first NUL.
-pub(crate) fn to_c(text: &str) -> CString {
-    let text = text.split('\0').next().unwrap_or_default();
-    CString::new(text).expect("it was cut before its first NUL")
+/// True if a simulated process of C runs on this thread.
+pub(crate) fn is_simulated() -> bool {
+    context().is_ok_and(|context| context.buffer_pool.is_none())
 }

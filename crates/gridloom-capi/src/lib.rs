@@ -1,5 +1,5 @@
-//! Gridloom for C: the functions of `include/gridloom.h`, and GridRPC (`grpc`). The headers document each function for
-//! its callers.
+//! Gridloom for C: the functions of `include/gridloom.h`, and, linked into the same library, GridRPC (`gridloom-grpc`),
+//! Ninf-G and OmniRPC (features `ninfg` and `omnirpc`). The headers document each function for its callers.
 //!
 //! ```text
 //!  GRIDLOOM_MESSAGE, GRIDLOOM_PROCESS ──before main──▶ declare ──▶ types: kind ▶ schema, receiver
@@ -21,7 +21,6 @@
 //! | `own` | a simulated process's world, which restores them |
 //! | `overflow` | names the process that overflowed its stack |
 //! | `run` | `gridloom_main` |
-//! | `grpc` | GridRPC: `include/grpc.h` |
 //! | `connections`, `callbacks`, `time`, `log`, `config`, `array`, `dictionary` | the functions of the header's sections |
 //!
 //! **Invariants**
@@ -47,7 +46,6 @@ mod current;
 mod declare;
 mod dictionary;
 mod globals;
-mod grpc;
 mod log;
 mod memory;
 mod message;
@@ -64,7 +62,11 @@ pub use config::*;
 pub use connections::*;
 pub use declare::*;
 pub use dictionary::*;
-pub use grpc::*;
+pub use gridloom_grpc::*;
+#[cfg(feature = "ninfg")]
+pub use gridloom_ninfg::*;
+#[cfg(feature = "omnirpc")]
+pub use gridloom_omnirpc::*;
 pub use log::*;
 pub use message::*;
 pub use run::*;

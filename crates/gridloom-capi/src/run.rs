@@ -14,7 +14,7 @@ use gridloom_base::time::SECOND_NS;
 
 use crate::code::GRIDLOOM_ENDED;
 use crate::config;
-use crate::current::{Context, to_c};
+use crate::current::{self, Context, to_c};
 use crate::declare::{self, ProcessFunction};
 use crate::globals::Globals;
 use crate::overflow;
@@ -37,6 +37,8 @@ pub unsafe extern "C-unwind" fn gridloom_main(argc: c_int, argv: *mut *mut c_cha
     // SAFETY: arguments as for `main`.
     let argument = |index: usize| unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy().into_owned();
     let arguments: Vec<String> = (1..count).map(argument).collect();
+    // A session would wait inside the process's world, which would not restore the process's variables.
+    gridloom_grpc::parts::refuse_sessions_if(current::is_simulated);
     match catch_unwind(AssertUnwindSafe(|| run_program(&arguments))) {
         Ok(Ok(status)) => status,
         Ok(Err(text)) => {

@@ -140,7 +140,11 @@ fn complaints(text: &str) -> Option<String> {
         .arg("-I")
         .arg(own("include"))
         .arg("-I")
-        .arg(own("src/grpc"))
+        .arg(own("../gridloom-grpc/src"))
+        .arg("-I")
+        .arg(own("../gridloom-ninfg/src"))
+        .arg("-I")
+        .arg(own("../gridloom-omnirpc/src"))
         .arg("-I")
         .arg(own("../gridloom-layout/include"))
         .arg("-I")
@@ -206,7 +210,8 @@ fn the_header_declares_what_the_library_has() {
 #[test]
 fn the_grpc_headers_declare_what_the_library_has() {
     let headers = grpc_headers();
-    let exported = exported("src/grpc/api");
+    let folders = ["../gridloom-grpc/src/api", "../gridloom-ninfg/src", "../gridloom-omnirpc/src"];
+    let exported: BTreeMap<String, String> = folders.into_iter().flat_map(exported).collect();
     let (internal, public): (Vec<_>, Vec<_>) = exported.iter().partition(|(name, _)| name.starts_with("gridloom_"));
     let mut known: BTreeSet<String> = public.iter().map(|(name, _)| (*name).clone()).collect();
     known.extend(
@@ -232,7 +237,9 @@ fn the_grpc_headers_declare_what_the_library_has() {
     assert_eq!(headers.values().flat_map(|header| declared(header)).collect::<BTreeSet<String>>(), known);
     assert!(known.len() > 50 && internal.len() == 9);
 
-    let mut text = String::from("#include <grpc.h>\n#include <omst.h>\n#include <OmniRpc.h>\n#include <calls.h>\n");
+    let mut text = String::from(
+        "#include <grpc.h>\n#include <omst.h>\n#include <OmniRpc.h>\n#include <ninfg_calls.h>\n#include <omnirpc_calls.h>\n",
+    );
     text.extend(exported.values().map(|declaration| format!("{declaration}\n")));
     for (name, size, align) in [
         ("grpc_function_handle_t", size_of::<CFunctionHandle>(), align_of::<CFunctionHandle>()),
@@ -251,7 +258,7 @@ fn the_grpc_headers_declare_what_the_library_has() {
     ] {
         text += &format!("_Static_assert(sizeof({name}) == {size} && _Alignof({name}) == {align}, \"{name}\");\n");
     }
-    let codes = std::fs::read_to_string(own("src/grpc/code.rs")).unwrap();
+    let codes = std::fs::read_to_string(own("../gridloom-grpc/src/code.rs")).unwrap();
     let codes: Vec<(&str, &str)> =
         codes.lines().filter_map(|line| line.strip_prefix("    GRPC_")?.strip_suffix(';')?.split_once(" = ")).collect();
     let defined =
