@@ -4,7 +4,7 @@ use gridloom_base::{DatumId, METHODS, NameError, NamedDatum, NodeId, TaskError, 
 use gridloom_core::graph::{Argument, Task, TaskKind};
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, ServerToCatalog, StoredVersion, Supply,
-    SupplyFault, TaskReport, TaskTiming, TaskToClient, TaskToServer, TransferReport,
+    SupplyFault, TaskReport, TaskTimes, TaskToClient, TaskToServer, TransferReport,
 };
 use gridloom_core::node::{Message, Role};
 
@@ -20,7 +20,7 @@ impl MachineRun {
             replicas: u16::from(byte % 4),
             is_durable: byte & 16 != 0,
             method: METHODS[usize::from(byte) % METHODS.len()].method,
-            made_by: None,
+            put_by: None,
         };
         self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
     }
@@ -123,7 +123,7 @@ impl MachineRun {
                 let task = self.program.tasks.iter().rev().nth(usize::from(which) % 8).copied();
                 let task = task.unwrap_or(TaskId { client: SELF, serial: 0 });
                 let outcome = if kind % 2 == 0 { Ok(Vec::new()) } else { Err(TaskError::Cancelled) };
-                let reports = vec![TaskReport { task, outcome, timing: TaskTiming { run_ns: 1, age_ns: 0 } }];
+                let reports = vec![TaskReport { task, outcome, timing: TaskTimes { run_ns: 1, age_ns: 0 } }];
                 TaskToClient::TasksEnded { reports, transfers: Vec::new(), other_tasks: 0 }.into()
             }
         }
