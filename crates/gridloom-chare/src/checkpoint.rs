@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::proxy::Callback;
 use super::reduction::Partial;
-use super::resizing::Resizing;
 
 /// The saved state of one array on an element.
 #[derive(Serialize, Deserialize)]
@@ -42,26 +41,71 @@ pub(crate) struct Saved {
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     /// The number of the checkpoint that this element must save.
-    pub(crate) due: Option<u64>,
+    due: Option<u64>,
     /// Whether the program was restarted from a checkpoint.
-    pub(crate) is_restarted: bool,
+    is_restarted: bool,
     /// On the first element: only every n-th request to save creates a checkpoint; never if 0.
-    pub(crate) every: u64,
+    every: u64,
     /// The number of the next checkpoint.
-    pub(crate) next: u64,
+    next: u64,
     wanted: u64,
     /// The callbacks with which the program continues when all have saved.
-    pub(crate) callbacks: Vec<Callback>,
+    callbacks: Vec<Callback>,
     /// Number of elements that have yet to save.
     elements_saving: u32,
     /// The reason why an element could not save.
     failure: Option<String>,
     /// The number of a checkpoint that all elements have saved.
-    pub(crate) complete: Option<u64>,
-    pub(crate) resizing: Resizing,
+    complete: Option<u64>,
 }
 
 impl Checkpoints {
+    /// On the first element: lets every n-th request to save create a checkpoint, the first of them with this number.
+    pub(crate) fn set_schedule(&mut self, every: u64, next: u64) {
+        (self.every, self.next) = (every, next);
+    }
+
+    pub(crate) fn is_restarted(&self) -> bool {
+        self.is_restarted
+    }
+
+    pub(crate) fn set_restarted(&mut self) {
+        self.is_restarted = true;
+    }
+
+    /// Records that this element must save a checkpoint.
+    pub(crate) fn set_due(&mut self, number: u64) {
+        self.due = Some(number);
+    }
+
+    /// Returns the number of the checkpoint that this element must save.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    pub(crate) fn take_due(&mut self) -> Option<u64> {
+        self.due.take()
+    }
+
+    /// Returns the callbacks with which the program continues.
+    pub(crate) fn callbacks(&self) -> &[Callback] {
+        &self.callbacks
+    }
+
+    pub(crate) fn take_callbacks(&mut self) -> Vec<Callback> {
+        std::mem::take(&mut self.callbacks)
+    }
+
+    /// Adds callbacks of the checkpoint from which the program restarts.
+    pub(crate) fn restore_callbacks(&mut self, callbacks: Vec<Callback>) {
+        self.callbacks.extend(callbacks);
+    }
+
+    /// Takes the number of a checkpoint that all elements have saved.
+    pub(crate) fn take_complete(&mut self) -> Option<u64> {
+        self.complete.take()
+    }
+
     /// Starts a checkpoint at quiescence if chares want to save and one is due. Returns its number. `is_due` forces one.
     pub(crate) fn begin(&mut self, saves: bool, callbacks: Vec<Callback>, elements: u32, is_due: bool) -> Option<u64> {
         self.callbacks = callbacks;

@@ -24,6 +24,7 @@ use super::quiescence::{Quiescence, WaveOutcome};
 use super::ready::Ready;
 use super::record::{Control, Kind, RecordHeader};
 use super::reduction::{Complete, Partial, Reduction};
+use super::resize_state::Resizing;
 use super::step_report::StepReport;
 use super::value::Value;
 use super::waiting_methods::WaitingMethods;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) transit: Migrations,
     pub(crate) balancing: Balancing,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) resizing: Resizing,
     pub(crate) quiescence: Quiescence,
     pub(crate) account: StepReport,
     pub(crate) clock: Rc<dyn Fn() -> Time>,
@@ -58,8 +60,8 @@ pub(crate) struct Ending {
 impl Core {
     pub(crate) fn new(me: Pe, elements: Arc<Elements>) -> Core {
         let (rosters, mails, reductions, reducers) = Default::default();
-        let (ready, transit, balancing, checkpoints, quiescence) = Default::default();
-        let (account, waits, ending) = Default::default();
+        let (ready, transit, balancing, checkpoints, resizing) = Default::default();
+        let (quiescence, account, waits, ending) = Default::default();
         let outbound = Outbound::new(elements.count());
         Core {
             me,
@@ -73,6 +75,7 @@ impl Core {
             transit,
             balancing,
             checkpoints,
+            resizing,
             quiescence,
             account,
             clock: Rc::new(|| Time(0)),
@@ -358,9 +361,8 @@ impl Core {
             Control::Order(orders) => self.on_orders(orders),
             Control::OrdersDone => self.on_obeyed(),
             Control::Save { number, elements, is_asked } => {
-                self.checkpoints.due = Some(number);
-                self.checkpoints.resizing.resize_target = elements;
-                self.checkpoints.resizing.is_external = is_asked;
+                self.checkpoints.set_due(number);
+                self.resizing.begin_saving(elements, is_asked);
             }
             Control::Saved(number) => self.on_saved(number, None),
             Control::SaveFailed { number, why } => self.on_saved(number, Some(why)),

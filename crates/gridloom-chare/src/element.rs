@@ -166,7 +166,7 @@ impl Element {
 
     /// Runs `start` on the first element, before any message, unless the program was restarted from a checkpoint.
     pub fn start(&mut self, start: impl FnOnce(&mut Context<'_, Start>)) {
-        if self.core.me == Pe(0) && !self.core.checkpoints.is_restarted {
+        if self.core.me == Pe(0) && !self.core.checkpoints.is_restarted() {
             start(&mut Context::start(&mut self.core));
         }
     }

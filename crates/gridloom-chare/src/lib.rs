@@ -31,21 +31,21 @@
 //! | file | contents |
 //! |---|---|
 //! | `id`, `shape`, `placement` | identifiers of elements and arrays, indices; the numbering of an array's chares; their initial elements |
-//! | `roster` | the location table: where the chares of an array are, as far as an element knows |
+//! | `location_table` | the location table: where the chares of an array are, as far as an element knows |
 //! | `payload`, `packing`, `record` | messages and chares as bytes; the records of a batch |
 //! | `value`, `contribution` | the values of reductions, and how they are combined |
 //! | `mail`, `ready` | waiting messages, by array; the order in which they run |
 //! | `outbound` | records waiting to be sent to other elements |
-//! | `credit`, `parking`, `flow` | limits for messages waiting at another element; chares that have sent too much |
+//! | `credit`, `parking`, `flow_control` | limits for messages waiting at another element; chares that have sent too much |
 //! | `reduction`, `quiescence` | the two collective protocols |
 //! | `balance` | load balancers, by name |
-//! | `meter`, `decision`, `balancing` | load measurements; whether moving chares pays off; carrying out the moves |
-//! | `transit`, `migration` | migrating chares, and messages that are forwarded to them |
+//! | `load_meter`, `decision`, `balancing` | load measurements; whether moving chares pays off; carrying out the moves |
+//! | `migrations`, `migration` | migrating chares, and messages that are forwarded to them |
 //! | `checkpoint`, `saving` | the state of all chares at quiescence, to restart from |
-//! | `resizing` | checkpoints from which the program continues with another number of elements |
-//! | `buddies` | in-memory checkpoints, and the agreement on one after a loss |
-//! | `account` | step reports for the element's owner: work, entry methods by name |
-//! | `waits`, `awaits` | the state of waiting methods, by chare; these methods, as futures |
+//! | `resize_state`, `resizing` | checkpoints from which the program continues with another number of elements |
+//! | `buddy_checkpoints` | in-memory checkpoints, and the agreement on one after a loss |
+//! | `step_report` | step reports for the element's owner: work, entry methods by name |
+//! | `waiting_methods`, `awaits` | the state of waiting methods, by chare; these methods, as futures |
 //! | `core`, `receive` | the state that entry methods access; handling of received batches |
 //! | `chare`, `array`, `element` | the operations of entry methods; the chares; the whole element |
 
@@ -82,6 +82,7 @@ mod ready;
 mod receive;
 mod record;
 mod reduction;
+mod resize_state;
 mod resizing;
 mod saving;
 mod shape;
@@ -100,7 +101,7 @@ pub use packing::{Migrate, Packing};
 pub use payload::{Codec, Payload};
 pub use placement::{Elements, Placement};
 pub use proxy::{Callback, Proxy, Target};
-pub use resizing::ResizePolicy;
+pub use resize_state::ResizePolicy;
 pub use shape::Shape;
 pub use step_report::EntryMethodRun;
 pub use value::Value;

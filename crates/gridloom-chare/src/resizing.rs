@@ -14,45 +14,12 @@
 //! **Promise:** an element that ends for a resize notifies all others before its owner closes its connections, so that
 //! none takes that for a loss. **Does not** start or stop elements; their owner does.
 
-use std::fmt;
-
 use super::core::Core;
 use super::element::Element;
 use super::error::ChareError;
 use super::id::Pe;
 use super::record::Control;
-
-/// The policy of the first element's owner on the number of elements.
-pub trait ResizePolicy {
-    /// Returns the number of elements that was requested from outside.
-    fn requested(&mut self) -> Option<u32>;
-
-    /// # Errors
-    /// The reason why the program cannot continue with this number.
-    fn check(&self, elements: u32) -> Result<(), String>;
-
-    /// Reports that a request from outside was refused, and why.
-    fn refuse(&mut self, elements: u32, why: &str);
-}
-
-/// The reason for refusal if the owner sets no policy.
-const NO_RESIZE_POLICY: &str = "this run has a fixed number of elements; 'gridloom chares run -n NUMBER -- PROGRAM' starts one on this machine whose number \
-     can change";
-
-/// The resize state of an element.
-#[derive(Default)]
-pub(crate) struct Resizing {
-    /// On the first element: the owner's policy.
-    owner: Option<Box<dyn ResizePolicy>>,
-    /// On the first element: the number requested by chares.
-    wanted: Option<u32>,
-    /// The number of elements for which the current checkpoint is saved.
-    pub(crate) resize_target: Option<u32>,
-    /// Whether the resize was requested from outside.
-    pub(crate) is_external: bool,
-    /// Set when the element has ended: the new number of elements.
-    pub(crate) resized_to: Option<u32>,
-}
+use super::resize_state::ResizePolicy;
 
 /// A new number of elements, for which all elements save.
 #[derive(Clone, Copy)]
@@ -62,20 +29,11 @@ pub(crate) struct NewSize {
     pub(crate) is_asked: bool,
 }
 
-impl fmt::Debug for Resizing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resizing")
-            .field("wanted", &self.wanted)
-            .field("saves_for", &self.resize_target)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Core {
     /// On the first element: records a chare's request for a number of elements from the next checkpoint on.
     pub(crate) fn request(&mut self, elements: u32) {
         match self.check_resize(elements) {
-            Ok(()) => self.checkpoints.resizing.wanted = Some(elements),
+            Ok(()) => self.resizing.want(elements),
             Err(why) => self.fail(ChareError::Resize { elements, why }),
         }
     }
@@ -89,7 +47,7 @@ impl Core {
         if elements == 0 {
             return Err("at least one element is needed".into());
         }
-        self.checkpoints.resizing.owner.as_ref().map_or(Err(NO_RESIZE_POLICY.into()), |owner| owner.check(elements))?;
+        self.resizing.check(elements)?;
         match self.rosters.iter().find(|roster| !roster.is_migratable) {
             Some(roster) => Err(format!(
                 "array {} is not migratable, so its chares cannot move to other elements: make it a migratable array, \
@@ -103,55 +61,51 @@ impl Core {
     /// On the first element, at a checkpoint: returns the new number of elements, if it changes.
     pub(crate) fn next_elements(&mut self) -> Option<NewSize> {
         let count = self.elements.count();
-        if let Some(wanted) = self.checkpoints.resizing.wanted.take() {
+        if let Some(wanted) = self.resizing.take_wanted() {
             return (wanted != count).then_some(NewSize { elements: wanted, is_asked: false });
         }
-        let asked = self.checkpoints.resizing.owner.as_mut()?.requested().filter(|asked| *asked != count)?;
+        let asked = self.resizing.requested().filter(|asked| *asked != count)?;
         let checked = self.check_resize(asked);
-        if let (Err(why), Some(owner)) = (&checked, &mut self.checkpoints.resizing.owner) {
-            owner.refuse(asked, why);
+        if let Err(why) = &checked {
+            self.resizing.refuse(asked, why);
         }
         checked.is_ok().then_some(NewSize { elements: asked, is_asked: true })
     }
 
     /// On the first element: reports that the resize requested from outside failed.
     pub(crate) fn refuse(&mut self, why: &str) {
-        let resizing = &mut self.checkpoints.resizing;
-        if let (Some(elements), Some(owner)) = (resizing.resize_target.take(), &mut resizing.owner) {
-            owner.refuse(elements, why);
-        }
+        self.resizing.refuse_target(why);
     }
 
     /// Ends this element, because the program continues with `elements` elements.
     pub(crate) fn end_for_resize(&mut self, elements: u32) {
-        if self.checkpoints.resizing.resized_to.is_none() {
+        if self.resizing.end() {
             self.others().for_each(|other| self.send_control(other, Control::EndForResize(elements)));
-            self.checkpoints.resizing.resized_to = Some(elements);
         }
     }
 }
 
 impl Element {
     /// Allows the number of elements to change. Only needed on the first element.
-    pub fn set_resize_policy(&mut self, owner: Box<dyn ResizePolicy>) {
-        self.core.checkpoints.resizing.owner = Some(owner);
+    pub fn set_resize_policy(&mut self, policy: Box<dyn ResizePolicy>) {
+        self.core.resizing.set_policy(policy);
     }
 
     /// Returns the number of elements for which [`Element::take_part`] saves, if it differs from the current number.
     /// The owner of the first element then calls [`Element::renew`] instead of [`Element::resume`].
     pub fn saves_for(&self) -> Option<u32> {
-        self.core.checkpoints.resizing.resize_target
+        self.core.resizing.target()
     }
 
     /// Reports whether the resize was requested from outside. Then a failure to save does not fail the program, and
     /// the owner calls [`Element::cannot_save`].
     pub fn is_resize_requested(&self) -> bool {
-        self.core.checkpoints.resizing.is_external
+        self.core.resizing.is_external()
     }
 
     /// Reports whether the element has ended, or is about to, because the program continues with another number of elements.
     pub fn is_resized(&self) -> bool {
-        self.core.checkpoints.resizing.resized_to.is_some()
+        self.core.resizing.has_ended()
     }
 
     /// On the first element, when all have saved: ends all elements with [`Step::Resized`](super::Step::Resized).
@@ -160,8 +114,7 @@ impl Element {
     /// If they have not saved for another number of elements.
     pub fn renew(&mut self) {
         assert_eq!(self.me(), Pe(0), "the first element ends the others");
-        let elements =
-            self.core.checkpoints.resizing.resize_target.expect("the checkpoint is for another number of elements");
+        let elements = self.core.resizing.target().expect("the checkpoint is for another number of elements");
         self.core.end_for_resize(elements);
     }
 }

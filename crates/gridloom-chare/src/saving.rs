@@ -37,7 +37,7 @@ impl Core {
     }
 
     fn call_all_back(&mut self) {
-        let callbacks = std::mem::take(&mut self.checkpoints.callbacks);
+        let callbacks = self.checkpoints.take_callbacks();
         callbacks.into_iter().for_each(|callback| self.call_back(callback, Value::Nothing));
     }
 }
@@ -46,7 +46,7 @@ impl Element {
     /// Enables checkpoints: for every n-th request of chares, the owner gets bytes from [`Element::take_part`].
     /// `next` is the number of the first checkpoint. Only needed on the first element.
     pub fn keep_checkpoints(&mut self, every: u64, next: u64) {
-        (self.core.checkpoints.every, self.core.checkpoints.next) = (every, next);
+        self.core.checkpoints.set_schedule(every, next);
     }
 
     /// Returns the number of a checkpoint, and this element's part for the owner to store. The owner then calls
@@ -55,7 +55,7 @@ impl Element {
     /// # Errors
     /// If a chare cannot be saved.
     pub fn take_part(&mut self) -> Result<Option<(u64, Vec<u8>)>, ChareError> {
-        let Some(number) = self.core.checkpoints.due.take() else { return Ok(None) };
+        let Some(number) = self.core.checkpoints.take_due() else { return Ok(None) };
         let mut arrays = Vec::new();
         for (at, array) in (0..).map(ArrayId).zip(&mut self.arrays) {
             let chares = array.save(&mut self.core, at)?;
@@ -63,7 +63,7 @@ impl Element {
             let rounds = self.core.reductions[at.0 as usize].parts();
             arrays.push(SavedArray { name: roster.name.clone(), count: roster.shape.len() as u32, chares, rounds });
         }
-        let saved = Saved { arrays, callbacks: self.core.checkpoints.callbacks.clone() };
+        let saved = Saved { arrays, callbacks: self.core.checkpoints.callbacks().to_vec() };
         Ok(Some((number, postcard::to_allocvec(&saved).expect("serializing this type into a vector cannot fail"))))
     }
 
@@ -81,7 +81,7 @@ impl Element {
 
     /// Returns the number of the checkpoint that [`Element::take_part`] will return.
     pub fn due_checkpoint(&self) -> Option<u64> {
-        self.core.checkpoints.due
+        self.core.checkpoints.due()
     }
 
     /// On the first element, when all have saved: reports that the owner cannot record the checkpoint. See
@@ -93,7 +93,7 @@ impl Element {
 
     /// On the first element: returns a checkpoint that all have saved. The owner records it and calls [`Element::resume`].
     pub fn take_complete(&mut self) -> Option<u64> {
-        self.core.checkpoints.complete.take()
+        self.core.checkpoints.take_complete()
     }
 
     /// On the first element: continues the program after a checkpoint, or from one.
@@ -103,7 +103,7 @@ impl Element {
 
     /// Marks the program as restarted from a checkpoint: [`Element::start`] then does nothing.
     pub fn set_restarted(&mut self) {
-        self.core.checkpoints.is_restarted = true;
+        self.core.checkpoints.set_restarted();
     }
 
     /// Splits an element's saved part by the elements on which its chares begin, for [`Element::restore`] there. Call
@@ -167,7 +167,7 @@ impl Element {
                 *restored += self.restore_array(at, saved)?;
             }
             if self.me() == Pe(0) {
-                self.core.checkpoints.callbacks.extend(callbacks);
+                self.core.checkpoints.restore_callbacks(callbacks);
             }
         }
         for (at, restored) in (0..).map(ArrayId).zip(restored) {

@@ -126,7 +126,7 @@ impl Element {
         method: impl Fn(AsyncContext<C>) -> F + 'static,
     ) {
         let natives = self.core.roster(array.id()).natives().len() as u32;
-        if natives == 0 || self.core.checkpoints.is_restarted {
+        if natives == 0 || self.core.checkpoints.is_restarted() {
             return;
         }
         let method = Rc::new(method);
