@@ -145,7 +145,7 @@ test: test-rust wheel test-python
 
 test-rust:
 	@mkdir -p target && rm -f $(SKIPPED)
-	GRIDLOOM_SKIPPED=$(SKIPPED) cargo test --release --locked
+	GRIDLOOM_SKIPPED=$(SKIPPED) RUSTC_WRAPPER=$(CURDIR)/tests/rustc-of-tests cargo test --release --locked
 
 # Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
 WORKERS ?= 2
