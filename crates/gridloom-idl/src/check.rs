@@ -1,6 +1,6 @@
 //! Checks a signature's invariants, finds the parameters that can be inferred from others, and computes its hash.
 
-use crate::expr::eval::{Use, is_integer_scalar};
+use crate::evaluation::{Use, is_integer_scalar};
 use crate::expr::postfix::Token;
 use crate::expr::{EXPRESSION_NODES_MAX, Expr};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};

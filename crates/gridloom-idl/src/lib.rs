@@ -2,8 +2,9 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | [`expr`] | size and complexity expressions: the tree and its wire format |
 //! | [`signature`] | the types: arguments and results of a function, and how a server runs it; [`mod@slice`] the part of an array that is sent; `values` the values that a parameter may have; [`uses`] the shared data that a function gets and puts by name |
-//! | [`expr`] | size and complexity expressions: the tree, its value, its text, its wire format |
+//! | [`evaluation`], [`expr_text`] | the value of an expression, and its text |
 //! | [`check`] | the invariants of a signature, its hash, the parameters that can be inferred from others |
 //! | [`ranks`] | functions that run on several ranks of MPI, as C |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
@@ -21,7 +22,9 @@ pub mod bind;
 pub mod builder;
 pub mod c_text;
 pub mod check;
+pub mod evaluation;
 pub mod expr;
+pub mod expr_text;
 pub mod method;
 pub mod names;
 pub mod parse;
@@ -45,8 +48,8 @@ pub use bind::slices::WholeArray;
 pub use bind::{ActualArgument, BoundCall};
 pub use builder::SignatureBuilder;
 pub use c_text::{Build, Class, HEADERS};
+pub use evaluation::{EvalError, EvalFailure};
 pub use expr::Expr;
-pub use expr::eval::{EvalError, EvalFailure};
 pub use method::{MethodName, class_of};
 pub use parse::lexer::IdlError;
 pub use parse::{IdlFile, parse, parse_expression, parse_file};

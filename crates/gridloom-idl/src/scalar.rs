@@ -7,8 +7,8 @@
 //! the infinities convert to every real and complex type. `longdouble` has platform-specific bytes: nothing converts to or from
 //! it, and its byte order is not changed.
 
+use crate::evaluation::{EvalError, EvalFailure};
 use crate::expr::Expr;
-use crate::expr::eval::{EvalError, EvalFailure};
 use crate::signature::Param;
 use gridloom_base::{ByteOrder, Dtype, Meta};
 

@@ -1,8 +1,8 @@
 //! The extents of a call's arrays, computed from its sizes. Callers and servers share this check and its messages.
 
 use super::error::BindError;
+use crate::evaluation::{EvalError, EvalFailure};
 use crate::expr::Expr;
-use crate::expr::eval::{EvalError, EvalFailure};
 use crate::scalar::scalar_value;
 use crate::signature::{BaseType, Mode, Param, Signature};
 use gridloom_base::limits::CALLBACK_BYTES_MAX;

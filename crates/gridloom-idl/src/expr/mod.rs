@@ -1,13 +1,11 @@
-//! Size and complexity expressions over parameters, as a tree. [`eval`] computes its value, `text` prints it, [`postfix`] is its
-//! wire format.
+//! Size and complexity expressions over parameters, as a tree. [`postfix`] is its wire format,
+//! [`crate::evaluation`] computes its value, and [`crate::expr_text`] prints it.
 //!
 //! **Invariant:** expressions made by the parser and the deserializer are at most
 //! [`EXPRESSION_DEPTH_MAX`](gridloom_base::limits::EXPRESSION_DEPTH_MAX) deep, and have at most [`EXPRESSION_NODES_MAX`]
 //! nodes. So recursion over them is bounded.
 
-pub mod eval;
 pub mod postfix;
-pub mod text;
 
 use serde::{Deserialize, Serialize};
 

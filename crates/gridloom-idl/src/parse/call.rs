@@ -8,8 +8,8 @@
 use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
 use crate::c_text::{CText, StubCode, is_not_c};
+use crate::evaluation::Use;
 use crate::expr::Expr;
-use crate::expr::eval::Use;
 use crate::scalar::can_be_returned;
 use crate::signature::{BaseType, Body, CallArgument, Language, Mode, Param};
 use crate::type_words::{is_type_word, type_from_words, type_name};

@@ -7,8 +7,8 @@ use super::cursor::{Parser, SourceLanguage};
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedDataUse, ParsedExpr, ParsedParam};
 use crate::c_text::{CText, Stub, StubCode, is_not_c, stub_symbol};
+use crate::evaluation::Use;
 use crate::expr::Expr;
-use crate::expr::eval::Use;
 use crate::ranks;
 use crate::signature::{ArrayOrder, Body, CallArgument, Definition, Language, Param, Signature};
 

@@ -4,8 +4,8 @@
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::ParsedExpr;
-use crate::expr::text::binary_level;
 use crate::expr::{BinaryOp, EXPRESSION_NODES_MAX, Expr, UnaryOp};
+use crate::expr_text::binary_level;
 use crate::type_words::is_type_word;
 use gridloom_base::limits::EXPRESSION_DEPTH_MAX;
 

@@ -4,8 +4,8 @@
 use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
 use super::parsed::{ParsedCallback, ParsedDomain, ParsedExpr, ParsedParam, ParsedSlice};
+use crate::evaluation::Use;
 use crate::expr::Expr;
-use crate::expr::eval::Use;
 use crate::ranks::RankShare;
 use crate::signature::{ArrayOrder, BaseType, Callback, Mode, Param};
 use crate::slice::Slice;

@@ -6,7 +6,7 @@ use super::cursor::Parser;
 use super::lexer::{IdlError, Position, Token};
 use super::parse_expression;
 use super::parsed::ParsedDataUse;
-use crate::expr::eval::Use;
+use crate::evaluation::Use;
 use crate::signature::{BaseType, Param};
 use crate::uses::{NamePart, Retention, SharedUse, UseKind, split};
 

@@ -8,7 +8,7 @@
 
 use thiserror::Error;
 
-use super::{BinaryOp, EXACT_INTEGER_MAX, Expr, UnaryOp};
+use crate::expr::{BinaryOp, EXACT_INTEGER_MAX, Expr, UnaryOp};
 use crate::signature::{BaseType, Mode, Param};
 use crate::type_words::type_name;
 use gridloom_base::limits::EXPRESSION_DEPTH_MAX;
