@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::MapError;
 use super::contention::PlanTimes;
-use super::imposed::{ImposedPlan, cannot_run};
+use super::imposed::ImposedPlan;
 use super::plan::{Plan, Transfer};
 use super::problem::Problem;
 use super::schedule::{Placed, Schedule};
@@ -101,7 +101,7 @@ pub fn explain(given: &ImposedPlan, problem: &Problem, task: usize) -> Result<Ex
     for server in (0..problem.client()).filter(|server| *server != places[task]) {
         let there = match trials.outcome(server) {
             Some(there) => Ok(Outcome { decides: difference(&there, &here), ..there }),
-            None => Err(cannot_run(task, server, problem)),
+            None => Err(problem.cannot_run(task, server)),
         };
         others.push(Alternative { server, outcome: there });
     }

@@ -222,7 +222,7 @@ impl ImposedPlan {
                 return Err(unknown_server(number, &name, problem));
             };
             if problem.seconds(number, place).is_none() {
-                return Err(cannot_run(number, place, problem));
+                return Err(problem.cannot_run(number, place));
             }
             places.push(place);
         }
@@ -280,23 +280,6 @@ fn unknown_server(task: usize, name: &str, problem: &Problem) -> String {
         );
     }
     format!("task {task} is on server '{name}', and there is none of that name; did you mean {}?", near.join(" or "))
-}
-
-/// Why a task cannot run on a server.
-pub(super) fn cannot_run(task: usize, place: usize, problem: &Problem) -> String {
-    let (function, server) = (problem.function(task), &problem.servers()[place]);
-    let (index, _, needed) = problem.call(task);
-    if let Some(only) = problem.bound_server(task).filter(|only| *only != place) {
-        let bound = problem.name(only);
-        return format!("task {task} ('{function}') is on server '{}', and is bound to '{bound}'", server.name);
-    }
-    match &problem.costs_of(index)[place] {
-        None => format!("task {task} is on server '{}', which does not offer '{function}'", server.name),
-        Some(_) => format!(
-            "task {task} ('{function}') is on server '{}', whose store has {} bytes; its arguments and results need {needed}",
-            server.name, server.memory_bytes
-        ),
-    }
 }
 
 impl MapperInput {

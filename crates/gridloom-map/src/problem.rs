@@ -332,6 +332,23 @@ impl Problem {
         self.tasks[task].bound_server.map(|place| place as usize)
     }
 
+    /// Returns the reason why a task cannot run on a server.
+    pub(super) fn cannot_run(&self, task: usize, place: usize) -> String {
+        let (function, server) = (self.function(task), &self.servers[place]);
+        let (index, _, needed) = self.call(task);
+        if let Some(only) = self.bound_server(task).filter(|only| *only != place) {
+            let bound = self.name(only);
+            return format!("task {task} ('{function}') is on server '{}', and is bound to '{bound}'", server.name);
+        }
+        match &self.costs_of(index)[place] {
+            None => format!("task {task} is on server '{}', which does not offer '{function}'", server.name),
+            Some(_) => format!(
+                "task {task} ('{function}') is on server '{}', whose store has {} bytes; its arguments and results need {needed}",
+                server.name, server.memory_bytes
+            ),
+        }
+    }
+
     /// Number of functions that tasks call.
     pub(super) fn function_count(&self) -> usize {
         self.functions.len()

@@ -2,7 +2,6 @@
 
 use super::{Cost, Datum, NO_LINK, Problem, SECONDS_MAX, SELF_LINK, Server, Task};
 use crate::error::MapError;
-use crate::imposed::cannot_run;
 use crate::outline::{Outline, OutlineDatum, OutlineTask};
 use gridloom_base::limits::{PACE_MAX, PACE_MIN};
 use gridloom_perf::{GridView, LinkEstimate, ServerView, Size, is_work};
@@ -231,7 +230,7 @@ impl Problem {
         for (number, task) in self.tasks.iter().enumerate() {
             let function = || self.function(number).to_owned();
             if let Some(server) = self.bound_server(number).filter(|server| self.seconds(number, *server).is_none()) {
-                let why = cannot_run(number, server, self);
+                let why = self.cannot_run(number, server);
                 return Err(MapError::Unfit { subject: "the group has a task that is bound to a server".into(), why });
             }
             let Some(limit_bytes) = by_function[task.function as usize] else {
