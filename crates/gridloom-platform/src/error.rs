@@ -6,6 +6,9 @@ use std::fmt;
 
 use gridloom_base::Escaped;
 
+/// Line and column in a file, from 1.
+pub(crate) type Position = (u32, u32);
+
 /// A mistake in a platform or deployment, with its position in the file.
 ///
 /// Prints as `star.toml:12:3: unknown host 'x'; known hosts: a, b`. A mistake that is not in a file (a builder call,
@@ -30,7 +33,7 @@ impl PlatformError {
 
     /// Adds a position, unless the error has one already.
     #[must_use]
-    pub fn at(mut self, file: &str, (line, column): (u32, u32)) -> PlatformError {
+    pub fn at(mut self, file: &str, (line, column): Position) -> PlatformError {
         if self.file.is_empty() {
             self.file = file.to_owned();
         }

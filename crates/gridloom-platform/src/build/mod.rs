@@ -21,10 +21,9 @@ pub(crate) mod cluster;
 pub(crate) mod zones;
 
 use crate::element::{Host, HostId, LOOPBACK, Link, LinkId, Sharing};
-use crate::error::PlatformError;
+use crate::error::{PlatformError, Position};
 use crate::platform::Platform;
 use crate::profile::Profile;
-use crate::read::tree::Position;
 use crate::route::net::{Net, Zone};
 use crate::route::point::{Point, PointId, PointKind, ZoneId};
 use crate::route::routing::{Routing, Spoke};

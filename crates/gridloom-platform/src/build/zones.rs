@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{LOOPBACK_NAME, PlatformBuilder, RouteSpec, ZONE_DEPTH_MAX};
 use crate::element::{ELEMENTS_MAX, Host, HostId, LinkId};
-use crate::error::{PlatformError, unknown};
-use crate::read::tree::Position;
+use crate::error::{PlatformError, Position, unknown};
 use crate::route::net::Zone;
 use crate::route::point::{Edge, Point, PointId, PointKind, ZoneId};
 use crate::route::routing::{Dijkstra, Floyd, Routing};

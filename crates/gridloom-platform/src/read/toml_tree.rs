@@ -3,8 +3,8 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::tree::{Lines, Position};
-use crate::error::PlatformError;
+use super::tree::Lines;
+use crate::error::{PlatformError, Position};
 use gridloom_base::near::{did_you_mean, near_names};
 
 /// A table of the file.

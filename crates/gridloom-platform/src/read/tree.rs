@@ -7,10 +7,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use crate::element::Sharing;
-use crate::error::PlatformError;
-
-/// Line and column, from 1.
-pub(crate) type Position = (u32, u32);
+use crate::error::{PlatformError, Position};
 
 /// Index of the lines of a text, and of the number of characters before parts of it: a file may be one long line.
 pub(crate) struct Lines<'a> {
