@@ -22,8 +22,9 @@ use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{DatumId, NamedDatum, NodeId};
 
 use self::records::{Record, Records};
+use crate::descriptors::raise_descriptor_limit;
 use crate::payload::Payload;
-use crate::segment::{PAGE_BYTES, Segment, raise_descriptor_limit};
+use crate::segment::{PAGE_BYTES, Segment};
 use crate::transport::notice::{Inbox, Notice};
 
 const DATABASE: &str = "durable.redb";

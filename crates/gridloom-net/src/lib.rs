@@ -1,7 +1,9 @@
 //! Gridloom on real processes and networks: nodes, their transports, worker processes, shared memory and storage.
 
+pub mod descriptors;
 pub mod driver;
 pub mod durable;
+pub mod filling;
 pub mod identity;
 pub mod jobs;
 pub mod log;
@@ -9,6 +11,7 @@ pub mod partials;
 pub mod payload;
 mod pid;
 pub mod process;
+pub mod processor_clock;
 pub mod segment;
 mod sliced;
 mod spilling;

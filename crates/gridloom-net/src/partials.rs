@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Meta};
 
-use crate::segment::Partial;
+use crate::filling::Partial;
 
 /// Maximum number of partly received data kept. More are lost at once only if a peer that was sending them one after
 /// another is lost.

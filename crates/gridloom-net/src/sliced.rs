@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::{DatumId, SLICES, slice_bytes};
 
+use crate::filling::{Filler, Unfilled};
 use crate::payload::Payload;
-use crate::segment::{Filler, Pool, Unfilled};
+use crate::segment::Pool;
 
 /// Maximum number of partly received sliced data whose memory is kept.
 const SLICED_MAX: usize = 16;

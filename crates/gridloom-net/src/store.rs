@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use gridloom_base::{DatumId, Meta, SLICES, slice_bytes};
 
+use crate::filling::{Filler, PartialFill};
 use crate::partials::Partials;
 use crate::payload::Payload;
-use crate::segment::{Filler, PartialFill, Pool, Segment};
+use crate::segment::{Pool, Segment};
 use crate::sliced::{Sliced, joined};
 use crate::transfers::Transfers;
 use crate::uploads::Uploads;

@@ -6,6 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+/// Stack size of a thread that calls little more than the kernel, such as one that moves bulk data.
+pub const STACK_BYTES: usize = 256 << 10;
+
 /// The threads of one node that nothing else joins.
 #[derive(Clone, Debug, Default)]
 pub struct Threads(Arc<Shared>);

@@ -325,7 +325,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         storage,
         site: rest.site()?,
     };
-    let data_max = gridloom_net::segment::data_max(options.server.slots)?;
+    let data_max = gridloom_net::descriptors::data_max(options.server.slots)?;
     let agent = if options.server.no_agent { String::new() } else { options.server.agent.agent.clone() };
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {

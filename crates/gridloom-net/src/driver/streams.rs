@@ -22,18 +22,19 @@ use gridloom_core::node::{Input, LogLine, Role};
 
 use peer::{Incoming, Peer, STREAMS_MAX};
 
+use crate::filling::PartialFill;
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::payload::Payload;
-use crate::segment::PartialFill;
 use crate::store::Store;
+use crate::threads::STACK_BYTES;
 use crate::transport::bulk::Receiver;
 use crate::transport::emulated_sites::EmulatedLinks;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, wire_version};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
 use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
-use crate::transport::outgoing::{OutgoingLane, STACK_BYTES};
+use crate::transport::outgoing::OutgoingLane;
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;

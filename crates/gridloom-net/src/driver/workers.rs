@@ -12,8 +12,8 @@ use mio::Registry;
 
 use crate::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken, measure_speed};
 use crate::store::Store;
+use crate::threads::STACK_BYTES;
 use crate::transport::notice::{Inbox, Notice};
-use crate::transport::outgoing::STACK_BYTES;
 
 pub(super) struct Workers {
     server: String,

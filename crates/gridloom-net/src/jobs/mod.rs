@@ -50,7 +50,7 @@ use self::after_death::TaskDisposition;
 use self::kind::Kind;
 use self::link::{Pending, WaitReason};
 use self::pool::Pool;
-use crate::segment::raise_descriptor_limit;
+use crate::descriptors::raise_descriptor_limit;
 use crate::store::Store;
 use crate::worker::channel::Received;
 use crate::worker::initial::initialiser_of;
@@ -58,7 +58,7 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads};
-pub use speed::{measure_speed, processor_time};
+pub use speed::measure_speed;
 
 /// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];

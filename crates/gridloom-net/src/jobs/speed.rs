@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::processor_clock::processor_time;
 
 /// Order of the matrices. Three of them, 96 KiB, fit into the second-level cache of every relevant processor.
 const ORDER: usize = 64;
@@ -43,21 +43,6 @@ fn sample(a: &[f64], b: &[f64], c: &mut [f64]) -> f64 {
             return (products * 2 * ORDER.pow(3)) as f64 / taken.as_secs_f64();
         }
     }
-}
-
-/// Returns the processor time that this thread has used.
-pub fn processor_time() -> Duration {
-    time_of(ClockId::ThreadCPUTime)
-}
-
-/// Returns the processor time that all threads of this process have used.
-pub(crate) fn process_time() -> Duration {
-    time_of(ClockId::ProcessCPUTime)
-}
-
-fn time_of(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Computes C = A B row by row, so that the inner loop runs along rows of B and C and vectorises.

@@ -14,9 +14,10 @@ use gridloom_channel::Keys;
 
 use super::peers::NewConnection;
 use super::stream::{RingCount, Rings};
+use crate::descriptors::{TooFewDescriptors, ensure_descriptors};
 use crate::identity::Credentials;
+use crate::threads::STACK_BYTES;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
-use crate::transport::outgoing::STACK_BYTES;
 
 /// State of a listener's thread.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ pub(super) struct Acceptor {
 }
 
 /// Maximum number of handshakes in progress. Beyond it the oldest is closed: a peer that knows the secret needs only milliseconds.
-pub(crate) const PENDING_MAX: usize = 64;
+const PENDING_MAX: usize = 64;
 /// Pause after a failed accept, for example when descriptors are exhausted.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -118,6 +119,39 @@ fn is_here(hello: &Hello, own: &Hello) -> bool {
     !own.host.is_empty() && hello.host == own.host
 }
 
+/// Ensures that this process can open this many connections through this many listeners, in addition to its open
+/// descriptors. If the limit is too low, raises it to its maximum.
+///
+/// # Errors
+/// If the maximum is too low, too.
+pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
+    // A connection takes two descriptors until it is admitted.
+    let pending = connections.min(listeners * PENDING_MAX);
+    ensure_descriptors(listeners + connections + pending).map_err(|TooFewDescriptors { needed, limit }| {
+        let why = format!(
+            "{connections} connections need {needed} descriptors including those already open, but the limit of this \
+             process is {limit}: raise the limit (ulimit -Hn)"
+        );
+        io::Error::new(io::ErrorKind::QuotaExceeded, why)
+    })
+}
+
 fn lock(pending: &PendingHandshakes) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::{descriptor_limit, raise_descriptor_limit};
+
+    #[test]
+    fn more_connections_than_descriptors_are_refused_with_both_numbers() {
+        room_for(10, 1).unwrap();
+        raise_descriptor_limit();
+        let limit = descriptor_limit();
+        let told = room_for(usize::try_from(limit).unwrap(), 1).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
+        assert!(told.ends_with(&format!("is {limit}: raise the limit (ulimit -Hn)")), "{told}");
+    }
 }

@@ -45,7 +45,7 @@ pub const CHECK_VARIABLE: &str = "GRIDLOOM_DEPLOYMENT";
 pub const PROCESS_VARIABLES: [&str; 5] =
     [DEPLOY_VARIABLE, READY_FILE_VARIABLE, CHECK_VARIABLE, PROCESSOR_VARIABLE, GANG_VARIABLE];
 
-pub(crate) use acceptor::PENDING_MAX;
+pub use acceptor::room_for;
 pub use gang::{GANG_VARIABLE, Gang};
 pub use system::{end_with_parent, processors};
 pub use world::{Addresses, NetProcess, ProcessConfig};

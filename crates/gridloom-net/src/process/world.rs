@@ -28,8 +28,8 @@ use super::stream::RingCount;
 use super::system::given_listener;
 use crate::identity::{Credentials, HostId, Secret};
 use crate::spin::SpinPolicy;
+use crate::threads::STACK_BYTES;
 use crate::transport::handshake::{Hello, Purpose};
-use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::stripes::Stripe;
 
 /// Addresses of hosts by name. If empty, the system resolves names.

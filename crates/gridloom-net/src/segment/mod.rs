@@ -6,7 +6,7 @@
 //! mapped privately, so that a program may write to its own view of it.
 //!
 //! **Invariants.** The memory of a live [`Segment`] that was handed out is not written through this module
-//! ([`PartialFill`] hands it out when it is full). A file is sealed against shrinking before it is mapped, so a read never
+//! ([`crate::filling`] hands it out when it is full). A file is sealed against shrinking before it is mapped, so a read never
 //! goes beyond its end. A file's key ([`Segment::key`]) is never reused within the process, and stays the same when
 //! the memory is reused: caches of mappings by key therefore stay warm, too.
 //!
@@ -14,9 +14,7 @@
 //! of the same server, and reports that ([`SegmentMut::take_zeroed`]), because a function that writes to it may leave
 //! gaps. Which processes may see a segment, and how many bytes may be stored, is decided elsewhere.
 
-mod descriptors;
 mod disk;
-mod filling;
 mod mapping;
 mod pool;
 
@@ -30,10 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use self::pool::Shared;
 
-pub use descriptors::{data_max, descriptor_limit, grants_max, raise_descriptor_limit, room_for};
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
-pub use filling::{Filler, Partial, PartialFill, Unfilled};
 pub(crate) use mapping::PAGE_BYTES;
 pub use mapping::{Mapping, SharedWords, sealed_file};
 pub use pool::Pool;
@@ -158,7 +154,7 @@ impl Segment {
         &self.memory().mapping.bytes()[..self.len as usize]
     }
 
-    /// Returns a range of its bytes. Other bytes may be written meanwhile ([`PartialFill`]).
+    /// Returns a range of its bytes. Other bytes may be written meanwhile ([`crate::filling`]).
     ///
     /// # Panics
     /// If the range exceeds the segment.

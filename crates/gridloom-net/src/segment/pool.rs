@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::descriptors::{KEPT_DIVISOR, descriptor_limit};
 use super::disk::{Disk, ON_DISK_BYTES_MIN};
 use super::mapping::{Mapping, PAGE_BYTES, sealed_file};
 use super::{Memory, Segment, SegmentId, SegmentMut};
+use crate::descriptors::kept_segments_max;
 
 /// A pool of segments. Clones share the pool.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl Pool {
 
     /// Creates a pool with a disk for data that do not fit into memory.
     pub fn with_disk(keep_bytes_max: u64, disk: Option<Disk>) -> Pool {
-        let keep_count_max = descriptor_limit() / KEPT_DIVISOR;
+        let keep_count_max = kept_segments_max();
         let (used_bytes, free) = Default::default();
         Pool(Arc::new(Shared { keep_bytes_max, keep_count_max, disk, used_bytes, free }))
     }

@@ -28,8 +28,9 @@ use serde::de::DeserializeOwned;
 use super::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
 use super::stripes::{PartBoundary, Stripes};
 use super::{CARGO_HEADER_BYTES_MAX, Cargo, CargoHeader, Resume};
+use crate::filling::{Filler, PartialFill};
 use crate::payload::Payload;
-use crate::segment::{Filler, PartialFill, SegmentMut};
+use crate::segment::SegmentMut;
 use crate::store::{Incoming, Store};
 
 /// Returns the part size. Data are written and read in parts, so that users see their progress and other nodes can

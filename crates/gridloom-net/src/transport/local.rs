@@ -29,8 +29,9 @@ use super::bulk::{Receiver, check_header, decode_header};
 use super::credentials::check_user;
 use super::notice::Notice;
 use super::sink::encode_header;
+use crate::descriptors::descriptor_limit;
 use crate::payload::Payload;
-use crate::segment::{Segment, SegmentId, descriptor_limit};
+use crate::segment::{Segment, SegmentId};
 
 /// Header of a grant. No bytes follow it, since they stay where they are. The descriptor of the memory is sent with
 /// its first byte.

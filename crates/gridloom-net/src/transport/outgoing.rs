@@ -24,12 +24,12 @@ use super::notice::{Inbox, Link};
 use super::paced::Pacer;
 use super::sender::{Job, Source, Thread};
 use super::shared::{LANES, Opened, Route, Shared};
+use crate::descriptors::grants_max;
+use crate::filling::PartialFill;
 use crate::payload::Payload;
-use crate::segment::{PartialFill, grants_max};
 use crate::store::Store;
+use crate::threads::STACK_BYTES;
 
-/// Stack size of a thread that moves bulk data: it calls little more than the kernel.
-pub const STACK_BYTES: usize = 256 << 10;
 /// The lane through which large data are sent to one peer.
 pub struct OutgoingLane {
     jobs: Sender<Job>,

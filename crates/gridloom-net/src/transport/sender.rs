@@ -29,9 +29,10 @@ use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
 use super::{Cargo, CargoHeader, Resume};
+use crate::filling::PartialFill;
 use crate::identity::Credentials;
 use crate::payload::Payload;
-use crate::segment::{PartialFill, Segment};
+use crate::segment::Segment;
 use crate::store::Store;
 
 /// Maximum number of attempts to open a stream before a datum is given up, with a pause between them: the peer may not

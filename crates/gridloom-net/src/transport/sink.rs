@@ -12,7 +12,7 @@ use super::CargoHeader;
 use super::bulk::part_bytes;
 use super::paced::Pacer;
 use super::stripes::PartBoundary;
-use crate::segment::PartialFill;
+use crate::filling::PartialFill;
 use crate::transfers::Transfers;
 use crate::uploads::Uploads;
 

@@ -21,7 +21,7 @@ use super::protocol::{
 };
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, CallbackTarget, Functions, OutView, nested, queries};
-use crate::jobs::speed::process_time;
+use crate::processor_clock::process_time;
 use crate::segment::{Mapping, SharedWords, sealed_file};
 use crate::spin::SpinPolicy;
 
@@ -399,7 +399,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
-    use crate::jobs::processor_time;
+    use crate::processor_clock::processor_time;
     use crate::worker::Setup;
 
     /// Functions that cannot be set up.

@@ -9,7 +9,7 @@ use gridloom_base::time::SECOND_NS;
 use gridloom_base::{Time, stderr_line};
 use gridloom_chare::balance::Balancer;
 use gridloom_chare::{ChareError, Element, Pe, Step, Value};
-use gridloom_net::jobs::processor_time;
+use gridloom_net::processor_clock::processor_time;
 use gridloom_process::ProcessWorld;
 
 use super::checkpoint_store::CheckpointStore;

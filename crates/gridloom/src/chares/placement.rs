@@ -1,8 +1,7 @@
 //! Where the elements of a program run. The command that starts them passes this to each of them in an argument.
 
 use gridloom_chare::{Elements, Pe};
-use gridloom_net::process::Gang;
-use gridloom_net::segment::room_for;
+use gridloom_net::process::{Gang, room_for};
 use gridloom_net::worker::checkpoints;
 use gridloom_process::filter::{FilterChain, FilterSpec, PeerPair};
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::Time;
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_net::jobs::processor_time;
+use gridloom_net::processor_clock::processor_time;
 use gridloom_process::TimerNumber;
 use gridloom_process::{
     EventQueue, Incoming, Level, PeerId, ProcessError, ProcessEvent, ProcessMessage, ProcessSpec, ProcessWorld,

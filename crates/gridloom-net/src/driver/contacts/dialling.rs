@@ -12,9 +12,9 @@ use super::{ConnectionUpdate, Connections};
 use crate::driver::contact::Stage;
 use crate::driver::dials::{Dial, cannot_connect};
 use crate::log::warning;
+use crate::threads::STACK_BYTES;
 use crate::transport::handshake::Handshake;
 use crate::transport::notice::Notice;
-use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::stream::Stream;
 
 impl Connections {

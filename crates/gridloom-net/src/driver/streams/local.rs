@@ -9,11 +9,11 @@ use gridloom_channel::WireVersion;
 use super::Streams;
 use super::peer::{Incoming, Peer, accept_local_handshake};
 use crate::log::warning;
+use crate::threads::STACK_BYTES;
 use crate::transport::bulk::Receiver;
 use crate::transport::emulated_sites::share_memory;
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::notice::{Link, Notice};
-use crate::transport::outgoing::STACK_BYTES;
 use crate::transport::shared::Closer;
 use crate::transport::{LOCAL_HANDSHAKES_MAX, local};
 

@@ -1,12 +1,11 @@
-//! The descriptor limit of this process, and the number of data for which it suffices: each segment takes one descriptor.
+//! The descriptor limit of this process, and its division: each segment, connection and worker takes descriptors.
 
 use std::{fs, io};
 
-use crate::process::PENDING_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Divisor of the descriptor limit: one in 8 descriptors is for memory kept for reuse.
-pub(super) const KEPT_DIVISOR: u64 = 8;
+const KEPT_DIVISOR: u64 = 8;
 /// Descriptors that a server opens at its start, including connections of a few peers.
 const SERVER: u64 = 28;
 /// Descriptors of a server per worker: its memory, its socket, its pipes.
@@ -24,6 +23,11 @@ pub fn raise_descriptor_limit() {
 /// Returns the descriptor limit of this process.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Returns the maximum number of segments that a pool keeps for reuse.
+pub fn kept_segments_max() -> u64 {
+    descriptor_limit() / KEPT_DIVISOR
 }
 
 /// Returns the maximum number of segments used by a peer that are kept for later reuse, so that segments that the peer
@@ -50,28 +54,28 @@ pub fn data_max(slots: u32) -> io::Result<u64> {
     })
 }
 
-/// Ensures that this process can open this many connections through this many listeners, in addition to its open
-/// descriptors. If the limit is too low, raises it to its maximum.
+/// A limit that is too low even after it was raised to its maximum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooFewDescriptors {
+    /// Number of descriptors needed, including those already open.
+    pub needed: u64,
+    /// The limit of this process.
+    pub limit: u64,
+}
+
+/// Ensures that this process can open this many descriptors in addition to the open ones. If the limit is too low,
+/// raises it to its maximum.
 ///
 /// # Errors
 /// If the maximum is too low, too.
-pub fn room_for(connections: usize, listeners: usize) -> io::Result<()> {
+pub fn ensure_descriptors(further: usize) -> Result<(), TooFewDescriptors> {
     let open = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count());
-    // A connection takes two descriptors until it is admitted.
-    let pending = connections.min(listeners * PENDING_MAX);
-    let needed = (open + listeners + connections + pending) as u64;
+    let needed = (open + further) as u64;
     if needed > descriptor_limit() {
         raise_descriptor_limit();
     }
     let limit = descriptor_limit();
-    if needed <= limit {
-        return Ok(());
-    }
-    let why = format!(
-        "{connections} connections need {needed} descriptors including those already open, but the limit of this \
-         process is {limit}: raise the limit (ulimit -Hn)"
-    );
-    Err(io::Error::new(io::ErrorKind::QuotaExceeded, why))
+    if needed <= limit { Ok(()) } else { Err(TooFewDescriptors { needed, limit }) }
 }
 
 fn data_with(limit: u64, taken: u64) -> Option<u64> {
@@ -81,15 +85,6 @@ fn data_with(limit: u64, taken: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn more_connections_than_descriptors_are_refused_with_both_numbers() {
-        room_for(10, 1).unwrap();
-        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-        let told = room_for(usize::try_from(limit).unwrap(), 1).unwrap_err().to_string();
-        assert!(told.starts_with(&format!("{limit} connections need ")), "{told}");
-        assert!(told.ends_with(&format!("is {limit}: raise the limit (ulimit -Hn)")), "{told}");
-    }
 
     #[test]
     fn what_is_left_by_server_and_workers_is_for_data() {

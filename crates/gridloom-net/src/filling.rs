@@ -16,8 +16,8 @@
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Segment, SegmentMut};
 use crate::payload::Payload;
+use crate::segment::{Segment, SegmentMut};
 
 /// Memory being filled, as readers see it.
 pub struct PartialFill {
@@ -100,7 +100,7 @@ impl Filler {
         let count = at_most.min(range.end - from);
         // SAFETY: the segment was created from a `SegmentMut`, so its mapping is writable, has `len` bytes and belongs
         // to no other segment. Its ranges are disjoint. No other slice of this filling, of an earlier one or of a
-        // `Partial` extends beyond `filled` (`Filling::read` stops there, and the bytes of the range are handed out
+        // `Partial` extends beyond `filled` (`PartialFill::read` stops there, and the bytes of the range are handed out
         // only when all are filled), and `&mut self` of the only writer makes this the only slice here.
         unsafe { std::slice::from_raw_parts_mut(segment.as_ptr().add(from), count) }
     }
@@ -144,7 +144,7 @@ pub struct Partial {
 impl Partial {
     /// Returns the filled bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `Filling::read`.
+        // SAFETY: as in `PartialFill::read`.
         unsafe { std::slice::from_raw_parts(self.segment.as_ptr().add(self.range.start), self.filled) }
     }
 
@@ -224,7 +224,7 @@ impl std::fmt::Debug for PartialFill {
 mod tests {
     use std::thread;
 
-    use super::super::Pool;
+    use crate::segment::Pool;
 
     #[test]
     fn readers_see_what_is_filled_and_wait_for_the_rest() {
