@@ -8,51 +8,39 @@
 //! nanosecond happen in the order in which they became due, completions of flows before the others.
 //!
 //! ```text
-//! simulation  routes events between the parts           kernel     clock, queue, flows
-//! nodes       machines, their stores and timers              network    routes, connections, sockets
-//! tasks       files, time and bodies of tasks           hosts      speeds, disks, hosts that are off
-//! process     user processes and their waits            instruments  trace, observer, log
-//! sessions    shared data that functions declare
-//! effects, connect, population, profiles, sharing, faults    how machines, platforms and faults act on these
-//! inspect     read access for checks of invariants       replay     given transfers and executions, without machines
+//! simulation   routes events between grid and processes     faults    what can break, and how it is applied
+//! grid         nodes, their connections, calls and disks    process   user processes and their waits
+//! environment  clock, hosts and routes, for both            network   routes, connections, sockets
+//! kernel       clock, queue, flows                          hosts     speeds, disks, hosts that are off
+//! instruments  trace, observer, log                         inspect   read access for checks of invariants
+//! replay       given transfers and executions, without machines
 //! ```
 
 #![forbid(unsafe_code)]
 
-mod connect;
-mod disk;
-mod durable;
-mod effects;
+mod config;
+mod environment;
 mod event;
 pub mod faults;
+mod grid;
 mod hosts;
 pub mod inspect;
 mod instruments;
 mod kernel;
-mod mappings;
 mod network;
-mod nodes;
 pub mod observe;
-mod population;
 pub mod process;
-mod profiles;
 mod queue;
 pub mod replay;
 mod scheduled_event;
-mod sessions;
-mod sharing;
 mod simulation;
-mod storage;
-mod storage_transfers;
 mod store;
-mod tasks;
 mod timeline;
 mod trace;
 mod world;
 
-pub use disk::Files;
-pub use nodes::BoxedMachine;
-pub use simulation::{SimConfig, Simulation};
-pub use tasks::{Bodies, Halt};
+pub use config::SimConfig;
+pub use grid::{Bodies, BoxedMachine, Files, Halt};
+pub use simulation::Simulation;
 pub use trace::{Interval, Record};
 pub use world::SimWorld;

@@ -1,152 +1,55 @@
-//! A simulation: its parts, each with a state of its own, and the routing of events between them.
+//! A simulation: a grid and user processes in an environment, and the routing of events between them.
 //!
 //! ```text
-//!            kernel: clock, queue, flows, instruments
-//!    |          |          |          |          |          |
-//!  hosts      nodes      tasks      links     sockets   processes      (and mappings, durable data, data corruption)
-//!                                      \\         /
-//!                                        routes
+//!               Simulation: routes events
+//!               /                       \
+//!     grid: nodes and what          programs: user processes
+//!     they have around them         and their sockets
+//!               \                       /
+//!       environment: clock, queue, flows, hosts, routes
 //! ```
 //!
-//! A part of a simulation changes its own state, queues future events, starts flows, and returns the consequences for
-//! other parts. Parts do not access one another; [`Simulation`] passes results between them.
+//! Grid and programs do not see each other. Each changes its own state, queues future events and starts flows in the
+//! environment, and returns the consequences for the other; [`Simulation`] passes them on.
 //!
 //! **Invariant.** The machines of nodes are called from one place, [`Simulation::handle`], and never while one is being handled.
+
+mod population;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gridloom_base::limits::PARTS;
-use gridloom_base::{DatumId, Meta, NodeId, PartSizes, Time};
-use gridloom_core::node::{Command, Effect, Event, Input, Role};
-use gridloom_flow::{ActionId, FlowEngine, NetworkModel, Policy, Resources};
-use gridloom_platform::{HostId, Platform, Sharing};
+use gridloom_base::{NodeId, Time};
+use gridloom_core::node::Event;
+use gridloom_flow::ActionId;
+use gridloom_platform::{HostId, Platform};
 
-use crate::disk::Files;
-use crate::durable::Durable;
-use crate::hosts::Hosts;
-use crate::instruments::Instruments;
-use crate::kernel::{Kernel, KernelEvent, Purpose, ScheduledEvent};
-use crate::mappings::Mappings;
-use crate::network::{Corruption, Links, Routes, Sockets};
-use crate::nodes::{NodeState, Nodes, SimNode};
+use crate::config::SimConfig;
+use crate::environment::{Change, Environment};
+use crate::grid::{Grid, MachineInput};
+use crate::kernel::{KernelEvent, Purpose, ScheduledEvent};
+use crate::network::Route;
 use crate::observe::Observer;
-use crate::process::{BlockCharges, IdlePeriod, Processes};
-use crate::sessions::FunctionSessions;
-use crate::storage::Storages;
-use crate::store::StoredValue;
-use crate::tasks::{Bodies, Tasks};
-use crate::timeline::timeline;
+use crate::process::{BlockCharges, IdlePeriod, Programs};
 use crate::trace::{Interval, Record};
-
-/// The configuration of a simulation besides the platform.
-#[derive(Clone, Debug)]
-pub struct SimConfig {
-    /// Seed of all random draws. Part of the trace's hash.
-    pub seed: u64,
-    /// The network model: how flows share links.
-    pub network: NetworkModel,
-    /// Bytes added to each message and each small datum: headers of the frame and of the network.
-    pub message_overhead_bytes: u64,
-    /// Speed of the machine on which blocks of processes are measured, floating-point operations per second.
-    pub reference_flops: f64,
-    /// Disk rates, bytes per second; other hosts have 1 GB/s.
-    pub disks: BTreeMap<HostId, f64>,
-    /// Start times of programs on hosts, seconds; other hosts have 2 ms.
-    pub program_starts_s: BTreeMap<HostId, f64>,
-    /// Upload limits, bytes per second: total rate at which a host sends bulk data to other hosts.
-    pub upload_limits: BTreeMap<HostId, f64>,
-    /// Shared storage: for each host, the host on which its servers share files.
-    pub storages: BTreeMap<HostId, HostId>,
-    /// Parts in which large data are sent. A server can forward the parts that it has received.
-    pub parts: PartSizes,
-    /// One in this many mappings takes seconds of virtual time; none if 0.
-    pub slow_mappings_of: u64,
-    /// Fraction of the host's speed that a function uses, by function name; others use all of it.
-    pub efficiencies: BTreeMap<String, f64>,
-}
-
-impl Default for SimConfig {
-    fn default() -> SimConfig {
-        SimConfig {
-            seed: 0,
-            network: NetworkModel::default(),
-            message_overhead_bytes: 64,
-            reference_flops: 1e9,
-            disks: BTreeMap::new(),
-            program_starts_s: BTreeMap::new(),
-            upload_limits: BTreeMap::new(),
-            storages: BTreeMap::new(),
-            parts: PARTS,
-            slow_mappings_of: 0,
-            efficiencies: BTreeMap::new(),
-        }
-    }
-}
-
-/// Returns the bandwidth of the link that represents a host's upload limit. The model reserves a part of each link for
-/// protocol overhead, which the limit does not count.
-fn upload_bandwidth(model: &NetworkModel, bytes_per_second: f64) -> f64 {
-    bytes_per_second / model.bandwidth_factor
-}
 
 /// A grid in virtual time.
 pub struct Simulation {
-    pub(crate) platform: Arc<Platform>,
-    pub(crate) kernel: Kernel,
-    pub(crate) hosts: Hosts,
-    pub(crate) routes: Routes,
-    pub(crate) links: Links,
-    pub(crate) sockets: Sockets,
-    pub(crate) changes: Corruption,
-    pub(crate) nodes: Nodes,
-    pub(crate) tasks: Tasks,
-    pub(crate) sessions: FunctionSessions,
-    pub(crate) processes: Processes,
-    pub(crate) mappings: Mappings,
-    pub(crate) durable: Durable,
-    pub(crate) storages: Storages,
-    /// Empty except while a machine is handled; kept so that handling does not allocate.
-    effects: Vec<Effect>,
+    pub(crate) environment: Environment,
+    pub(crate) grid: Grid,
+    pub(crate) programs: Programs,
 }
 
 impl Simulation {
     /// Creates an empty grid on a platform, at time 0.
     pub fn new(platform: Arc<Platform>, config: SimConfig) -> Simulation {
-        let mut resources = Resources::new();
-        for link in platform.links() {
-            let policy = match link.sharing {
-                Sharing::Shared => Policy::Shared,
-                Sharing::Fatpipe => Policy::FatPipe,
-            };
-            resources.add_link(link.bandwidth, link.latency_s, policy);
-        }
-        let uploads = config.upload_limits.iter().map(|(host, rate)| {
-            (*host, resources.add_link(upload_bandwidth(&config.network, *rate), 0.0, Policy::Shared))
-        });
-        let uploads = uploads.collect();
-        let hosts = Hosts::new(&platform, &config.disks, config.program_starts_s, &mut resources);
-        let engine = FlowEngine::new(resources, config.network);
-        let instruments = Instruments::new(config.seed, platform.links().len());
         let mut simulation = Simulation {
-            kernel: Kernel::new(engine, timeline(&platform), instruments),
-            hosts,
-            routes: Routes::new(platform.clone(), config.network, config.message_overhead_bytes).with_uploads(uploads),
-            links: Links::new(config.parts),
-            sockets: Sockets::default(),
-            changes: Corruption::new(config.seed),
-            nodes: Nodes::default(),
-            tasks: Tasks::new(config.efficiencies),
-            sessions: FunctionSessions::default(),
-            processes: Processes::new(config.reference_flops),
-            mappings: Mappings::new(config.seed, config.slow_mappings_of),
-            durable: Durable::new(config.disks),
-            storages: Storages::new(config.storages),
-            effects: Vec::new(),
-            platform,
+            environment: Environment::new(platform, &config),
+            programs: Programs::new(config.reference_flops),
+            grid: Grid::new(config),
         };
-        simulation.kernel.begin_changes(0.0);
         simulation.change();
         simulation
     }
@@ -156,28 +59,17 @@ impl Simulation {
     /// # Panics
     /// If the host began without a limit.
     pub fn limit_uploads(&mut self, host: HostId, bytes_per_second: f64) {
-        let link = self.routes.upload_of(host).expect("the host began with a limit");
-        self.kernel.set_bandwidth_now(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
-    }
-
-    /// Sets the bodies of tasks, which are run when the tasks end. The tasks' times remain those of the model.
-    pub fn set_bodies(&mut self, bodies: Box<dyn Bodies>) {
-        self.tasks.set_bodies(bodies);
-    }
-
-    /// Overrides the file parameters of a function.
-    pub fn set_files(&mut self, function: &str, files: Files) {
-        self.tasks.set_files(function, files);
+        self.environment.limit_uploads(host, bytes_per_second);
     }
 
     /// Sets who decides the charge for measured blocks.
     pub fn set_measures(&mut self, measures: Box<dyn BlockCharges>) {
-        self.processes.set_measures(measures);
+        self.programs.set_measures(measures);
     }
 
     /// Sets the observer. Must be called before any process or node is added.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.kernel.instruments_mut().watch.begin(observer);
+        self.environment.kernel.instruments_mut().watch.begin(observer);
     }
 
     /// Ends the simulation and completes its output.
@@ -186,46 +78,19 @@ impl Simulation {
     /// A message if that fails, or the reason why its processes had to end early.
     pub fn finish(&mut self) -> Result<(), String> {
         let now = self.now();
-        let watched = self.kernel.instruments_mut().watch.finish(now);
-        self.processes.finish(watched)
-    }
-
-    /// Puts a value into a node's store; `None` if its bytes are not simulated.
-    pub fn put(&mut self, node: NodeId, datum: DatumId, meta: Meta, bytes: Option<Arc<[u8]>>) {
-        self.store_value(node, datum, StoredValue { meta, bytes });
-    }
-
-    pub(crate) fn store_value(&mut self, node: NodeId, datum: DatumId, value: StoredValue) {
-        self.kernel.record(|trace, now| trace.stored(now, node, datum, &value));
-        self.nodes.node_mut(node).store.put(datum, value);
-    }
-
-    /// Returns a value of a node's store.
-    pub fn value(&self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
-        self.node(node).store.value(datum).map(|value| (value.meta.clone(), value.bytes.clone()))
-    }
-
-    /// Removes a value from a node's store and returns it.
-    pub fn remove(&mut self, node: NodeId, datum: DatumId) -> Option<(Meta, Option<Arc<[u8]>>)> {
-        let value = self.value(node, datum);
-        self.nodes.node_mut(node).store.remove(datum);
-        value
-    }
-
-    /// Gives a client a command now.
-    pub fn command(&mut self, client: NodeId, command: Command) {
-        self.kernel.deliver(client, Input::Command(command));
+        let watched = self.environment.kernel.instruments_mut().watch.finish(now);
+        self.programs.finish(watched)
     }
 
     /// Handles the next event. Returns false if there is none.
     pub fn step(&mut self) -> bool {
-        match self.kernel.next() {
+        match self.environment.kernel.next() {
             None => return false,
             Some(KernelEvent::Changes) => self.change(),
             Some(KernelEvent::Ended(actions)) => actions.into_iter().for_each(|action| self.complete(action)),
             Some(KernelEvent::Due(sequence, occurrence)) => self.occur(sequence, occurrence),
         }
-        if cfg!(debug_assertions) && self.kernel.is_check_due() {
+        if cfg!(debug_assertions) && self.environment.kernel.is_check_due() {
             self.check();
         }
         true
@@ -243,10 +108,10 @@ impl Simulation {
             if !was_dead && self.is_dead(client) {
                 return None;
             }
-            let next = self.kernel.next_at();
+            let next = self.environment.kernel.next_at();
             match deadline {
                 Some(deadline) if next.is_none_or(|at| at > deadline) => {
-                    self.kernel.advance_clock(deadline);
+                    self.environment.kernel.advance_clock(deadline);
                     return None;
                 }
                 Some(_) | None => {}
@@ -257,181 +122,195 @@ impl Simulation {
         }
     }
 
-    /// Takes the first event that a client has reported to its program.
-    pub fn take_event(&mut self, client: NodeId) -> Option<Event> {
-        self.nodes.node_mut(client).events.pop_front()
-    }
-
     /// Lets the program compute for `ns` nanoseconds. Events in that time are handled.
     pub fn advance(&mut self, ns: u64) {
         let until = self.now() + ns;
-        while self.kernel.next_at().is_some_and(|at| at <= until) {
+        while self.environment.kernel.next_at().is_some_and(|at| at <= until) {
             self.step();
         }
-        self.kernel.advance_clock(until);
-    }
-
-    /// Returns the current speed of a node's host, operations per second.
-    pub fn flops_of(&self, node: NodeId) -> f64 {
-        self.hosts.measured_flops(self.node(node).host)
+        self.environment.kernel.advance_clock(until);
     }
 
     pub fn now(&self) -> Time {
-        self.kernel.now()
+        self.environment.kernel.now()
     }
 
     /// Returns the platform of the simulation.
     pub fn platform(&self) -> &Arc<Platform> {
-        &self.platform
+        &self.environment.platform
     }
 
     /// Returns a hash of all inputs delivered and effects performed so far.
     pub fn trace_hash(&self) -> u64 {
-        self.kernel.instruments().trace.hash()
+        self.environment.kernel.instruments().trace.hash()
     }
 
     /// Also records the trace as text from now on.
     pub fn keep_records(&mut self) {
-        self.kernel.instruments_mut().trace.keep_records();
+        self.environment.kernel.instruments_mut().trace.keep_records();
     }
 
     /// Returns the trace as text, as far as it was recorded.
     pub fn records(&self) -> &[Record] {
-        self.kernel.instruments().trace.records()
+        self.environment.kernel.instruments().trace.records()
     }
 
     /// Returns the log events of agents and servers.
     pub fn log(&self) -> &[(Time, NodeId, Event)] {
-        &self.kernel.instruments().log
+        &self.environment.kernel.instruments().log
     }
 
     /// Returns the bytes of data that arrived over each link, in the platform's order.
     pub fn bytes_by_link(&self) -> Vec<(String, f64)> {
-        let names = self.platform.links().iter().map(|link| link.name.clone());
-        names.zip(self.kernel.instruments().trace.bytes_by_link().iter().copied()).collect()
+        let names = self.platform().links().iter().map(|link| link.name.clone());
+        names.zip(self.environment.kernel.instruments().trace.bytes_by_link().iter().copied()).collect()
     }
 
     /// Returns the bytes of data that arrived, by sender and receiver.
     pub fn bytes_by_pair(&self) -> &BTreeMap<(NodeId, NodeId), u64> {
-        self.kernel.instruments().trace.bytes_by_pair()
+        self.environment.kernel.instruments().trace.bytes_by_pair()
     }
 
     /// Returns the tasks that ended and the data that arrived, in order of their ends.
     pub fn intervals(&self) -> &[Interval] {
-        self.kernel.instruments().trace.intervals()
+        self.environment.kernel.instruments().trace.intervals()
     }
 
     /// Sets a time at which the run fails if processes are still running.
     pub fn run_until(&mut self, at: Time) {
-        self.kernel.push(at.max(self.now()), ScheduledEvent::TimeLimit);
+        self.environment.kernel.push(at.max(self.now()), ScheduledEvent::TimeLimit);
     }
 
     /// Returns the period in which nothing but time limits of processes has happened.
     pub fn idle(&self) -> IdlePeriod {
-        self.processes.idle()
+        self.programs.idle()
     }
 
-    pub(crate) fn occur(&mut self, sequence: u64, occurrence: ScheduledEvent) {
-        match occurrence {
-            ScheduledEvent::Deliver { node, input } => self.handle(node, *input, 0),
-            ScheduledEvent::Dialled { dialler, address, began } => self.on_dialled(dialler, address, began),
-            ScheduledEvent::Mapped { node, number } => self.end_mapping(node, number),
-            ScheduledEvent::Arrive { from, to, connection, parcel } => self.on_arrive(from, to, connection, parcel),
-            ScheduledEvent::Lost { node, peer, connection, why } => self.on_lost(node, peer, connection, why),
-            ScheduledEvent::Timer { node, timer } => {
-                if self.nodes.node_mut(node).take_timer(timer, sequence) {
-                    self.handle(node, Input::Timer(timer), 0);
+    /// Handles an event that is due, or that was held on a route. `sequence` is its number in the queue.
+    fn occur(&mut self, sequence: u64, occurrence: ScheduledEvent) {
+        let Simulation { environment, grid, programs } = self;
+        let input = match occurrence {
+            ScheduledEvent::Deliver { node, input } => Some(MachineInput::new(node, *input)),
+            ScheduledEvent::Timer { node, timer } => grid.on_timer(node, timer, sequence),
+            ScheduledEvent::Arrive { from, to, connection, parcel } => {
+                grid.on_arrive(environment, (from, to), connection, parcel)
+            }
+            ScheduledEvent::Lost { node, peer, connection, why } => {
+                grid.on_lost(environment, (node, peer), connection, why)
+            }
+            ScheduledEvent::Dialled { dialler, address, began } => {
+                return grid.on_dialled(environment, dialler, address, began);
+            }
+            ScheduledEvent::Mapped { node, number } => return grid.end_mapping(&mut environment.kernel, node, number),
+            ScheduledEvent::ProcessDue { process, turn } => return programs.on_due(environment, process, turn),
+            ScheduledEvent::ProcessDialled { process, host, name, port } => {
+                return programs.on_dialled(environment, process, host, name, port);
+            }
+            ScheduledEvent::ProcessClosed { connection, end } => {
+                return programs.on_closed(environment, connection, end);
+            }
+            ScheduledEvent::TimeLimit => return programs.on_time_limit(environment),
+            ScheduledEvent::Completed(action) => return self.complete(action),
+            ScheduledEvent::ProcessKilled { process } => return self.kill_process(process, "the process was killed"),
+            ScheduledEvent::Strike(fault) => return self.apply_fault(&fault),
+        };
+        self.handle_any(input);
+    }
+
+    /// Handles the end of an action of the flow engine.
+    fn complete(&mut self, action: ActionId) {
+        let Simulation { environment, grid, programs } = self;
+        let Some(purpose) = environment.kernel.take_purpose(action) else { return };
+        let input = match purpose {
+            Purpose::Files(started) => return grid.on_files_done(environment, started),
+            Purpose::Task(started) => grid.on_task_done(environment, started),
+            Purpose::Bulk { pair, transfer } => grid.on_bulk_done(environment, pair, transfer),
+            Purpose::Storage(number) => grid.on_file_moved(environment, number),
+            Purpose::Letter(flow) => return programs.on_letter(&mut environment.kernel, flow),
+            Purpose::Computation { process, turn } => return programs.on_due(environment, process, turn),
+        };
+        self.handle_any(input);
+    }
+
+    fn handle_any(&mut self, input: Option<MachineInput>) {
+        if let Some(input) = input {
+            self.handle(input);
+        }
+    }
+
+    /// Passes an input to a machine and performs its effects.
+    pub(crate) fn handle(&mut self, input: MachineInput) {
+        let Simulation { environment, grid, programs } = self;
+        let node = input.node;
+        let Some(mut effects) = grid.handle(&mut environment.kernel, input) else { return };
+        for effect in effects.drain(..) {
+            if let Some(client) = grid.perform(environment, node, effect) {
+                programs.wake_for_event(&mut environment.kernel, client);
+            }
+        }
+        grid.keep_effects(effects);
+    }
+
+    /// Applies the profile changes that are due.
+    fn change(&mut self) {
+        while let Some(change) = self.environment.apply_change() {
+            match change {
+                Change::Rates => {}
+                Change::HostOff(host) => self.turn_off(host),
+                Change::HostOn(host) => self.turn_on(host),
+                Change::LinkOff(link) => {
+                    self.grid.stop_link(&mut self.environment, link);
+                    self.programs.stop_link(&mut self.environment, link);
+                }
+                Change::LinkOn => {
+                    for way in self.environment.routes.open_ways() {
+                        self.release(way);
+                    }
+                    self.start_waiting(None);
                 }
             }
-            ScheduledEvent::Completed(action) => self.complete(action),
-            ScheduledEvent::ProcessDue { process, turn } => self.on_process_due(process, turn),
-            ScheduledEvent::ProcessDialled { process, host, name, port } => {
-                self.on_process_dialled(process, host, name, port);
-            }
-            ScheduledEvent::ProcessClosed { connection, end } => self.on_process_closed(connection, end),
-            ScheduledEvent::ProcessKilled { process } => self.kill_process(process, "the process was killed"),
-            ScheduledEvent::Strike(fault) => self.apply_fault(&fault),
-            ScheduledEvent::TimeLimit => self.on_time_limit(),
         }
     }
 
-    fn complete(&mut self, action: ActionId) {
-        match self.kernel.take_purpose(action) {
-            Some(Purpose::Files(started)) => self.on_files_done(started),
-            Some(Purpose::Task(started)) => self.on_task_done(started),
-            Some(Purpose::Bulk { pair, transfer }) => self.on_bulk_done(pair, transfer),
-            Some(Purpose::Storage(number)) => self.on_storage(number),
-            Some(Purpose::Letter(flow)) => self.on_letter(flow),
-            Some(Purpose::Computation { process, turn }) => self.on_process_due(process, turn),
-            None => {}
+    /// Releases the arrivals held on a route. Those that cannot pass yet are held again.
+    fn release(&mut self, way: Route) {
+        for occurrence in self.environment.take_held(way) {
+            self.occur(0, occurrence);
         }
     }
 
-    /// Passes an input to a machine and performs its effects. `digest` is that of the message, if it is one.
-    pub(crate) fn handle(&mut self, node: NodeId, input: Input, digest: u64) {
-        match self.node(node).life {
-            NodeState::Running => {}
-            NodeState::Paused => return self.nodes.node_mut(node).waiting_inputs.push_back((input, digest)),
-            NodeState::Hung | NodeState::Dead => return,
-        }
-        self.kernel.record(|trace, now| trace.input(now, node, &input, digest));
-        if let Input::Paused { task, waits } = input {
-            self.tasks.set_known_to_wait(node, task, waits);
-        }
-        let mut effects = std::mem::take(&mut self.effects);
-        let now = self.now();
-        self.nodes.node_mut(node).machine.handle(now, input, &mut effects);
-        for effect in effects.drain(..) {
-            // Effects that follow the node's own end are not performed.
-            if self.nodes.is_running(node) {
-                self.perform(node, effect);
-            }
-        }
-        self.effects = effects;
+    /// Starts traffic that waits for a route that has opened: one of them, or any.
+    fn start_waiting(&mut self, opened: Option<Route>) {
+        self.grid.start_waiting(&mut self.environment, opened);
+        self.programs.start_messages(&mut self.environment);
     }
 
-    /// Passes an event to the program or the log.
-    pub(crate) fn report(&mut self, node: NodeId, event: Event) {
-        if self.handle_session_event(node, &event) {
-            return;
-        }
-        match self.node(node).role {
-            Role::Client => {
-                self.nodes.node_mut(node).events.push_back(event);
-                self.processes.wake_for_event(&mut self.kernel, node);
-            }
-            Role::Agent | Role::Server => {
-                let now = self.now();
-                self.kernel.instruments_mut().log.push((now, node, event));
-            }
-        }
+    /// Stops all traffic on a route, until [`Simulation::open_route`].
+    pub(crate) fn close_route(&mut self, way: Route) {
+        self.environment.lose_route(way);
+        self.grid.stop_route(&mut self.environment.kernel, way);
+        self.programs.stop_route(&mut self.environment, way);
     }
 
-    pub(crate) fn node(&self, node: NodeId) -> &SimNode {
-        self.nodes.node(node)
+    /// Lets traffic pass on a route again, if it was lost, and releases the held arrivals.
+    pub(crate) fn open_route(&mut self, way: Route) {
+        if self.environment.restore_route(way) {
+            self.release(way);
+            self.start_waiting(Some(way));
+        }
     }
 
     /// Panics if an invariant of a part does not hold. Debug builds call it at intervals, a soak at each fault.
     pub fn check(&self) {
-        self.kernel.check();
-        self.hosts.check();
-        self.routes.check();
-        self.links.check(&self.kernel);
-        self.check_files();
-        self.sockets.check();
-        self.nodes.check();
-        self.tasks.check(&self.kernel);
-        self.processes.check();
-        for (id, node) in self.nodes.iter().filter(|(_, node)| node.is_dead()) {
-            let is_gone = self.tasks.is_idle(id) && self.links.peers(id).is_empty();
-            assert!(is_gone, "'{}' is dead but still has tasks or connections", node.name);
-        }
+        self.environment.check();
+        self.grid.check(&self.environment.kernel);
+        self.programs.check();
     }
 }
 
 impl fmt::Debug for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut form = f.debug_struct("Simulation");
-        form.field("now", &self.now()).field("nodes", &self.nodes).finish_non_exhaustive()
+        form.field("now", &self.now()).field("nodes", self.grid.nodes()).finish_non_exhaustive()
     }
 }

@@ -11,7 +11,8 @@ use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, World};
 use gridloom_platform::{HostId, Platform};
 
-use crate::simulation::{SimConfig, Simulation};
+use crate::config::SimConfig;
+use crate::simulation::Simulation;
 
 /// A world in virtual time.
 #[derive(Debug)]

@@ -70,11 +70,11 @@ impl ProcessContext {
 
     /// Returns the process's function, host and arguments.
     pub fn spec(&self) -> ProcessSpec {
-        self.simulation().process(self.id).spec.clone()
+        self.simulation().programs.process(self.id).spec.clone()
     }
 
     pub fn host(&self) -> HostId {
-        self.simulation().process(self.id).host
+        self.simulation().programs.process(self.id).host
     }
 
     /// Starts a client of the agent for the process. It is removed when the process ends, in whatever way.
@@ -103,8 +103,8 @@ impl ProcessContext {
                     return Ok(None);
                 }
             }
-            self.suspend(|simulation| {
-                simulation.process_waits(self.id, Wait::Event { client }, until);
+            self.suspend(|Simulation { environment, programs, .. }| {
+                programs.wait(environment, self.id, Wait::Event { client }, until);
                 Ok(())
             })?;
             waited = true;
@@ -117,8 +117,8 @@ impl ProcessContext {
     /// See [`ProcessContext::next_event`].
     pub fn sleep_until(&self, at: Time) -> Result<(), ProcessError> {
         self.check()?;
-        self.suspend(|simulation| {
-            simulation.process_waits(self.id, Wait::Time, Some(at));
+        self.suspend(|Simulation { environment, programs, .. }| {
+            programs.wait(environment, self.id, Wait::Time, Some(at));
             Ok(())
         })
     }
@@ -148,7 +148,7 @@ impl ProcessContext {
 
     pub(super) fn check(&self) -> Result<(), ProcessError> {
         let mut simulation = self.simulation();
-        let Some((why, calls)) = simulation.processes.call(self.id) else { return Ok(()) };
+        let Some((why, calls)) = simulation.programs.count_call(self.id) else { return Ok(()) };
         if calls > CALLS_AFTER_END_MAX {
             drop(simulation);
             std::panic::resume_unwind(Box::new("a process continued after its end"));

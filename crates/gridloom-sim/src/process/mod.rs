@@ -6,11 +6,10 @@
 //!
 //! A process may use clients of the simulation's grid ([`ProcessContext`]). It waits for their events as it does for messages.
 
-mod calls;
 mod context;
 mod id;
-mod lifecycle;
 mod measures;
+mod programs;
 mod runner;
 mod table;
 mod turns;
@@ -20,7 +19,7 @@ pub use context::{ProcessContext, SharedData};
 pub use gridloom_stacks::{STACK_BYTES, StackKind};
 pub use id::ProcessId;
 pub use measures::{BlockCharges, MeasuredBlock};
+pub(crate) use programs::Programs;
 pub use runner::{Body, BodyFactory, Deadlock, Runner, Waiting};
 pub use table::IdlePeriod;
-pub(crate) use table::Processes;
 pub use world::SimProcess;

@@ -72,7 +72,10 @@ impl Runner {
         kind: StackKind,
         body: Body,
     ) -> io::Result<ProcessId> {
-        let id = self.lock().add_process(host, spec.clone(), start);
+        let id = {
+            let Simulation { environment, programs, .. } = &mut *self.lock();
+            programs.add(&mut environment.kernel, host, spec.clone(), start)
+        };
         self.stack(id, spec, kind, body)?;
         Ok(id)
     }
@@ -93,7 +96,7 @@ impl Runner {
     ) -> io::Result<ProcessId> {
         let id = self.add(host, spec, start, kind, make())?;
         self.restarting.insert(id, (kind, make));
-        self.lock().processes.set_restarts(id, with_host);
+        self.lock().programs.set_restarts(id, with_host);
         Ok(id)
     }
 
@@ -113,10 +116,10 @@ impl Runner {
 
     /// Gives stacks to processes that the simulation has restarted.
     fn stack_restarted(&mut self) {
-        let restarted = self.lock().processes.take_restarted();
+        let restarted = self.lock().programs.take_restarted();
         for (id, before) in restarted {
             let Some((kind, make)) = self.restarting.remove(&before) else { continue };
-            let spec = self.lock().process(id).spec.clone();
+            let spec = self.lock().programs.process(id).spec.clone();
             self.stack(id, spec, kind, make()).expect("memory for the stack of a restarted process");
             self.restarting.insert(id, (kind, make));
         }
@@ -138,7 +141,7 @@ impl Runner {
         let mut deadlock = None;
         loop {
             self.run_ready();
-            if self.stacks.is_empty() && !self.lock().may_restart_process() {
+            if self.stacks.is_empty() && !self.may_restart() {
                 return deadlock.map_or(Ok(()), Err);
             }
             let moved = !self.stacks.take_stuck() && advance(&mut self.lock());
@@ -148,11 +151,12 @@ impl Runner {
             if !moved {
                 let waiting: Vec<ProcessId> = self.stacks.ids().map(|stack| ProcessId(stack.0)).collect();
                 // A process that a fault has hung or paused waits for nothing.
-                if !waiting.iter().all(|id| self.lock().process(*id).is_stopped()) {
+                if !waiting.iter().all(|id| self.lock().programs.process(*id).is_stopped()) {
                     deadlock.get_or_insert(self.deadlock(&waiting));
                 }
                 for id in waiting {
-                    self.lock().end_process(id, "no event is left: every process waits");
+                    let Simulation { environment, programs, .. } = &mut *self.lock();
+                    programs.end(&mut environment.kernel, id, "no event is left: every process waits");
                 }
             }
         }
@@ -161,7 +165,7 @@ impl Runner {
     fn run_ready(&mut self) {
         loop {
             self.stack_restarted();
-            let Some(id) = self.lock().processes.take_ready() else { return };
+            let Some(id) = self.lock().programs.take_ready() else { return };
             let ended = self.stacks.resume(StackId(id.0)).expect("a thread for a process");
             if let Some(StackId(ended)) = ended {
                 self.lock().on_process_returned(ProcessId(ended));
@@ -169,11 +173,18 @@ impl Runner {
         }
     }
 
+    /// Reports whether any process may restart, by a future fault or with its host.
+    fn may_restart(&self) -> bool {
+        let simulation = self.lock();
+        simulation.programs.may_restart(&simulation.environment.kernel)
+    }
+
     fn deadlock(&self, waiting: &[ProcessId]) -> Deadlock {
         let simulation = self.lock();
+        let Simulation { environment, programs, .. } = &*simulation;
         let waiting = waiting
             .iter()
-            .map(|id| Waiting { spec: simulation.process(*id).spec.clone(), what: simulation.process_wait_text(*id) });
+            .map(|id| Waiting { spec: programs.process(*id).spec.clone(), what: programs.wait_text(environment, *id) });
         Deadlock { seconds: simulation.now().seconds(), waiting: waiting.collect() }
     }
 

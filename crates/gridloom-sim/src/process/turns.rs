@@ -15,12 +15,17 @@ const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
 pub(super) fn advance(simulation: &mut Simulation) -> bool {
     let stalled = simulation.now().0 + STALL_NS;
     let mut moved = true;
-    simulation.fail_with_observer();
-    while moved && simulation.processes.first_ready().is_none() {
-        moved = simulation.now().0 < stalled && simulation.may_wake() && simulation.step();
-        simulation.fail_with_observer();
+    fail_with_observer(simulation);
+    while moved && simulation.programs.first_ready().is_none() {
+        let may_wake = simulation.programs.may_wake(&simulation.environment);
+        moved = simulation.now().0 < stalled && may_wake && simulation.step();
+        fail_with_observer(simulation);
     }
     moved
+}
+
+fn fail_with_observer(simulation: &mut Simulation) {
+    simulation.programs.fail_with_observer(&mut simulation.environment.kernel);
 }
 
 /// A simulation that decides which of its processes runs next.
@@ -32,11 +37,11 @@ impl Turns for SimTurns {
         if !advance(&mut simulation) {
             return None;
         }
-        let first = simulation.processes.first_ready().expect("time moved until a process was ready");
+        let first = simulation.programs.first_ready().expect("time moved until a process was ready");
         Some(StackId(first.0))
     }
 
     fn take_first(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).processes.take_ready();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).programs.take_ready();
     }
 }

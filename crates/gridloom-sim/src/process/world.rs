@@ -35,7 +35,7 @@ impl SimProcess {
     /// function may outlive the process.
     pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
         let context = self.context.clone();
-        move || context.simulation().process(context.process()).must_end()
+        move || context.simulation().programs.process(context.process()).must_end()
     }
 
     /// Returns a function that returns the current time. It may outlive the process.
@@ -52,16 +52,27 @@ impl SimProcess {
         self.context.check()
     }
 
+    /// Sends on a lane. Returns the message if the lane does not accept it now.
+    fn offer_by(
+        &self,
+        lane: Lane,
+        peer: PeerId,
+        letter: ProcessMessage,
+    ) -> Result<Option<ProcessMessage>, ProcessError> {
+        let Simulation { environment, programs, .. } = &mut *self.lock();
+        programs.send(environment, self.id(), peer, lane, letter)
+    }
+
     /// Sends on a lane. Waits until the lane accepts the message.
     fn send_by(&mut self, lane: Lane, peer: PeerId, mut letter: ProcessMessage) -> Result<(), ProcessError> {
         let id = self.id();
         loop {
             self.check()?;
-            let refused = self.lock().process_send(id, peer, lane, letter)?;
+            let refused = self.offer_by(lane, peer, letter)?;
             let Some(back) = refused else { return Ok(()) };
             letter = back;
-            self.context.suspend(|simulation| {
-                simulation.process_waits(id, Wait::Room { peer }, None);
+            self.context.suspend(|Simulation { environment, programs, .. }| {
+                programs.wait(environment, id, Wait::Room { peer }, None);
                 Ok(())
             })?;
         }
@@ -87,14 +98,14 @@ impl ProcessWorld for SimProcess {
 
     fn listen(&mut self, port: u16) -> Result<u16, ProcessError> {
         self.check()?;
-        self.lock().sockets.listen(self.id(), port)
+        self.lock().programs.listen(self.id(), port)
     }
 
     fn connect(&mut self, host: &str, port: u16) -> Result<PeerId, ProcessError> {
         self.check()?;
         let id = self.id();
-        self.context.suspend(|simulation| simulation.begin_process_dial(id, host, port))?;
-        let outcome = self.lock().sockets.take_connected(id);
+        self.context.suspend(|Simulation { environment, programs, .. }| programs.dial(environment, id, host, port))?;
+        let outcome = self.lock().programs.take_connected(id);
         outcome.expect("a process that waits for a connection is woken by its outcome")
     }
 
@@ -107,7 +118,7 @@ impl ProcessWorld for SimProcess {
     fn offer(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<Option<ProcessMessage>, ProcessError> {
         self.check()?;
         letter.check()?;
-        self.lock().process_send(self.id(), peer, Lane::Bulk, letter)
+        self.offer_by(Lane::Bulk, peer, letter)
     }
 
     fn send_urgent(&mut self, peer: PeerId, letter: ProcessMessage) -> Result<(), ProcessError> {
@@ -121,7 +132,7 @@ impl ProcessWorld for SimProcess {
         loop {
             {
                 let mut simulation = self.lock();
-                if let Some(incoming) = simulation.sockets.read(self.id()) {
+                if let Some(incoming) = simulation.programs.read(self.id()) {
                     return Ok(Some(incoming));
                 }
                 if until.is_some_and(|until| simulation.now() >= until) {
@@ -129,31 +140,32 @@ impl ProcessWorld for SimProcess {
                 }
             }
             let id = self.id();
-            self.context.suspend(|simulation| {
-                simulation.process_waits(id, Wait::Incoming, until);
+            self.context.suspend(|Simulation { environment, programs, .. }| {
+                programs.wait(environment, id, Wait::Incoming, until);
                 Ok(())
             })?;
         }
     }
 
     fn set_expected(&mut self, kind: Option<&str>, from: Option<PeerId>) {
-        self.lock().processes.expect(self.id(), kind, from);
+        self.lock().programs.expect(self.id(), kind, from);
     }
 
     fn close(&mut self, peer: PeerId) {
-        self.lock().process_closes(self.id(), peer);
+        let Simulation { environment, programs, .. } = &mut *self.lock();
+        programs.close(environment, self.id(), peer);
     }
 
     fn is_closed(&self, peer: PeerId) -> bool {
-        self.lock().sockets.is_closed(self.id(), peer)
+        self.lock().programs.is_closed(self.id(), peer)
     }
 
     fn why_closed(&self, peer: PeerId) -> String {
-        self.lock().sockets.why_closed(self.id(), peer)
+        self.lock().programs.why_closed(self.id(), peer)
     }
 
     fn describe(&self, peer: PeerId) -> String {
-        self.lock().sockets.describe(self.id(), peer)
+        self.lock().programs.describe(self.id(), peer)
     }
 
     fn sleep_until(&mut self, at: Time) -> Result<(), ProcessError> {
@@ -163,8 +175,8 @@ impl ProcessWorld for SimProcess {
     fn account_flops(&mut self, flops: f64) -> Result<(), ProcessError> {
         self.check()?;
         let id = self.id();
-        self.context.suspend(|simulation| {
-            simulation.begin_process_computation(id, None, flops.max(0.0));
+        self.context.suspend(|Simulation { environment, programs, .. }| {
+            programs.compute(&mut environment.kernel, id, None, flops.max(0.0));
             Ok(())
         })
     }
@@ -172,11 +184,14 @@ impl ProcessWorld for SimProcess {
     fn account_computed(&mut self, block: &str, real_ns: u64) -> Result<f64, ProcessError> {
         self.check()?;
         let id = self.id();
-        let flops = self.lock().process_charge(id, block, real_ns);
+        let flops = {
+            let Simulation { environment, programs, .. } = &mut *self.lock();
+            programs.charge(&mut environment.kernel, id, block, real_ns)
+        };
         // If nothing can be charged, the simulation has failed.
         let Some(flops) = flops else { return self.check().map(|()| 0.0) };
-        self.context.suspend(|simulation| {
-            simulation.begin_process_computation(id, Some(block), flops);
+        self.context.suspend(|Simulation { environment, programs, .. }| {
+            programs.compute(&mut environment.kernel, id, Some(block), flops);
             Ok(())
         })?;
         Ok(flops)

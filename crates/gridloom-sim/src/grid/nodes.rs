@@ -1,15 +1,20 @@
-//! The nodes of a simulation: their machines, their state in the world, their addresses, and the nodes that restart
-//! with their hosts.
+//! The nodes of a simulation: their machines, their state in the world, their stores and timers, their addresses, and
+//! the nodes that restart with their hosts.
+//!
+//! **Invariant:** only [`Nodes`] changes a node. Everyone else reads [`SimNode`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use gridloom_base::{Machine, NodeId, Time};
+use gridloom_base::{DatumId, Machine, NodeId, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
+use gridloom_flow::HostIndex;
 use gridloom_platform::HostId;
 
-use crate::store::Store;
+use crate::hosts::Hosts;
+use crate::kernel::Kernel;
+use crate::store::{Store, StoredValue};
 
 /// A machine of any kind: those of the grid, or a scripted one.
 pub type BoxedMachine = Box<dyn Machine<Input = Input, Effect = Effect> + Send>;
@@ -24,7 +29,7 @@ pub(crate) enum AnyMachine {
 }
 
 impl AnyMachine {
-    pub(crate) fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+    fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match self {
             AnyMachine::Agent(agent) => agent.handle(now, input, effects),
             AnyMachine::Server(server) => server.handle(now, input, effects),
@@ -60,7 +65,7 @@ pub(crate) struct SimNode {
     pub(crate) address: String,
     /// Maximum number of tasks that it runs at a time.
     pub(crate) slots: u32,
-    pub(crate) machine: AnyMachine,
+    machine: AnyMachine,
     pub(crate) life: NodeState,
     /// The reason why it ended, once it is dead.
     pub(crate) end: Option<String>,
@@ -71,12 +76,12 @@ pub(crate) struct SimNode {
     /// Until this time it accepts no data.
     pub(crate) full_until: Time,
     /// Inputs received while it was paused, with the digests of messages.
-    pub(crate) waiting_inputs: VecDeque<(Input, u64)>,
+    waiting_inputs: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
     /// Set timers, with the sequence number of the event that will fire them.
-    pub(crate) timers: BTreeMap<Timer, u64>,
+    timers: BTreeMap<Timer, u64>,
     /// Events that a client reported and that its program has not taken yet.
-    pub(crate) events: VecDeque<Event>,
+    events: VecDeque<Event>,
 }
 
 impl SimNode {
@@ -100,12 +105,58 @@ impl SimNode {
         }
     }
 
+    /// Sets how the node is restarted.
+    pub(crate) fn restarting_as(self, spec: NodeSpec) -> SimNode {
+        SimNode { spec: Some(spec), ..self }
+    }
+
+    /// Puts the values that are on its disk into its store.
+    pub(crate) fn with_values(mut self, values: impl IntoIterator<Item = (DatumId, StoredValue)>) -> SimNode {
+        values.into_iter().for_each(|(datum, value)| self.store.put(datum, value));
+        self
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.life == NodeState::Dead
     }
 
+    /// Reports whether it accepts no data at this time.
+    pub(crate) fn is_full(&self, now: Time) -> bool {
+        now < self.full_until
+    }
+
+    /// Returns its client machine, if it is a client.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        match &self.machine {
+            AnyMachine::Client(client) => Some(client),
+            AnyMachine::ClientWithAgent(both) => Some(both.client()),
+            AnyMachine::Agent(_) | AnyMachine::Server(_) | AnyMachine::Other(_) => None,
+        }
+    }
+
+    /// Reports whether it is a client that maps its calls itself.
+    pub(crate) fn is_independent(&self) -> bool {
+        matches!(self.machine, AnyMachine::ClientWithAgent(_))
+    }
+
+    /// Returns its server machine, if it is a server.
+    pub(crate) fn server(&self) -> Option<&Server> {
+        match &self.machine {
+            AnyMachine::Server(server) => Some(server),
+            _ => None,
+        }
+    }
+
+    /// Returns its agent machine, if it is an agent.
+    pub(crate) fn agent(&self) -> Option<&Agent> {
+        match &self.machine {
+            AnyMachine::Agent(agent) => Some(agent),
+            _ => None,
+        }
+    }
+
     /// Ends the node. It then handles nothing more.
-    pub(crate) fn end(&mut self, why: &str) {
+    fn end(&mut self, why: &str) {
         self.life = NodeState::Dead;
         self.end = Some(why.to_string());
         self.timers.clear();
@@ -113,7 +164,7 @@ impl SimNode {
     }
 
     /// Removes a timer that fires. Returns false if it was moved or cancelled since it was queued under that number.
-    pub(crate) fn take_timer(&mut self, timer: Timer, sequence: u64) -> bool {
+    fn take_timer(&mut self, timer: Timer, sequence: u64) -> bool {
         let is_set = self.timers.get(&timer) == Some(&sequence);
         is_set && self.timers.remove(&timer).is_some()
     }
@@ -123,6 +174,19 @@ impl fmt::Debug for SimNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimNode").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
     }
+}
+
+/// The view of a server that its tasks need.
+pub(crate) struct ServerView<'a> {
+    pub(crate) node: NodeId,
+    pub(crate) name: &'a str,
+    pub(crate) slots: u32,
+    /// The engine's processors that represent its host and the host's disk.
+    pub(crate) host: HostIndex,
+    pub(crate) disk: HostIndex,
+    /// Cost of starting a program there, in operations of its host.
+    pub(crate) start_flops: f64,
+    pub(crate) store: &'a mut Store,
 }
 
 /// All nodes that ever existed.
@@ -154,8 +218,109 @@ impl Nodes {
         &self.all[node.0 as usize - 1]
     }
 
-    pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
+    fn node_mut(&mut self, node: NodeId) -> &mut SimNode {
         &mut self.all[node.0 as usize - 1]
+    }
+
+    /// Returns the input if a node handles it now. The inputs of a paused node wait; a node that has ended or hangs
+    /// handles none. `digest` is that of the message, if it is one.
+    pub(crate) fn admit(&mut self, node: NodeId, input: Input, digest: u64) -> Option<Input> {
+        let state = self.node_mut(node);
+        match state.life {
+            NodeState::Running => Some(input),
+            NodeState::Paused => {
+                state.waiting_inputs.push_back((input, digest));
+                None
+            }
+            NodeState::Hung | NodeState::Dead => None,
+        }
+    }
+
+    /// Passes an admitted input to a node's machine.
+    pub(crate) fn handle(&mut self, now: Time, node: NodeId, input: Input, effects: &mut Vec<Effect>) {
+        self.node_mut(node).machine.handle(now, input, effects);
+    }
+
+    /// Adds an event that a client reports to its program.
+    pub(crate) fn add_event(&mut self, client: NodeId, event: Event) {
+        self.node_mut(client).events.push_back(event);
+    }
+
+    /// Takes the first event that a client has reported to its program.
+    pub(crate) fn take_event(&mut self, client: NodeId) -> Option<Event> {
+        self.node_mut(client).events.pop_front()
+    }
+
+    /// Puts a value into a node's store, unless the datum is there already.
+    pub(crate) fn store_value(&mut self, kernel: &mut Kernel, node: NodeId, datum: DatumId, value: StoredValue) {
+        kernel.record(|trace, now| trace.stored(now, node, datum, &value));
+        self.node_mut(node).store.put(datum, value);
+    }
+
+    /// Removes a value from a node's store.
+    pub(crate) fn remove_value(&mut self, node: NodeId, datum: DatumId) {
+        self.node_mut(node).store.remove(datum);
+    }
+
+    /// Sets a timer, which the event with this sequence number will fire.
+    pub(crate) fn set_timer(&mut self, node: NodeId, timer: Timer, sequence: u64) {
+        self.node_mut(node).timers.insert(timer, sequence);
+    }
+
+    pub(crate) fn cancel_timer(&mut self, node: NodeId, timer: Timer) {
+        self.node_mut(node).timers.remove(&timer);
+    }
+
+    /// Removes a timer that fires. Returns false if it was moved or cancelled since it was queued under that number.
+    pub(crate) fn take_timer(&mut self, node: NodeId, timer: Timer, sequence: u64) -> bool {
+        self.node_mut(node).take_timer(timer, sequence)
+    }
+
+    /// Returns the view of a server that its tasks need.
+    pub(crate) fn server_view(&mut self, hosts: &Hosts, node: NodeId) -> ServerView<'_> {
+        let server = self.node_mut(node);
+        ServerView {
+            node,
+            name: &server.name,
+            slots: server.slots,
+            host: HostIndex(server.host.0),
+            disk: hosts.disk(server.host),
+            start_flops: hosts.start_flops(server.host),
+            store: &mut server.store,
+        }
+    }
+
+    /// Ends a node. It then handles nothing more.
+    pub(crate) fn end(&mut self, node: NodeId, why: &str) {
+        self.node_mut(node).end(why);
+    }
+
+    /// Makes a node stop reacting.
+    pub(crate) fn hang(&mut self, node: NodeId) {
+        self.node_mut(node).life = NodeState::Hung;
+    }
+
+    /// Makes the inputs of a node wait.
+    pub(crate) fn pause(&mut self, node: NodeId) {
+        self.node_mut(node).life = NodeState::Paused;
+    }
+
+    /// Makes a paused node handle inputs again. Those that waited are next.
+    pub(crate) fn resume(&mut self, node: NodeId, now: Time) {
+        let state = self.node_mut(node);
+        state.life = NodeState::Running;
+        state.resumed = now;
+    }
+
+    /// Takes the first input that waited while a node was paused, with its digest.
+    pub(crate) fn take_waiting_input(&mut self, node: NodeId) -> Option<(Input, u64)> {
+        self.node_mut(node).waiting_inputs.pop_front()
+    }
+
+    /// Makes a node accept no data until the given time.
+    pub(crate) fn fill(&mut self, node: NodeId, until: Time) {
+        let state = self.node_mut(node);
+        state.full_until = state.full_until.max(until);
     }
 
     /// Iterates over the nodes in start order.

@@ -13,14 +13,15 @@ use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::Input;
-use gridloom_flow::{ActionId, HostIndex};
+use gridloom_flow::ActionId;
 use gridloom_perf::is_work;
 
-use crate::disk::{Files, KeptFiles};
+use super::disk::{Files, KeptFiles};
+use super::nodes::ServerView;
 use crate::kernel::{Kernel, Purpose};
 use crate::observe::Observation;
 use crate::scheduled_event::StartedTask;
-use crate::store::{Store, StoredValue};
+use crate::store::StoredValue;
 use crate::trace::Interval;
 
 /// The result of running a body to its end or to its next callback, with the values of its results.
@@ -59,19 +60,6 @@ pub trait Bodies: Send {
     fn value_to_put(&self, _call: TaskId, _meta: &Meta) -> Option<Arc<[u8]>> {
         None
     }
-}
-
-/// The view of a server that its tasks need.
-pub(crate) struct ServerView<'a> {
-    pub(crate) node: NodeId,
-    pub(crate) name: &'a str,
-    pub(crate) slots: u32,
-    /// The engine's processors that represent its host and the host's disk.
-    pub(crate) host: HostIndex,
-    pub(crate) disk: HostIndex,
-    /// Cost of starting a program there, in operations of its host.
-    pub(crate) start_flops: f64,
-    pub(crate) store: &'a mut Store,
 }
 
 /// The tasks of all servers.
@@ -397,11 +385,12 @@ fn arguments(place: &ServerView<'_>, task: &Task) -> Result<Arguments, TaskError
 #[cfg(test)]
 mod tests {
     use gridloom_core::graph::TaskKind;
-    use gridloom_flow::{FlowEngine, NetworkModel, Resources, Timeline};
+    use gridloom_flow::{FlowEngine, HostIndex, NetworkModel, Resources, Timeline};
 
     use super::*;
     use crate::instruments::Instruments;
     use crate::kernel::KernelEvent;
+    use crate::store::Store;
 
     struct Returns;
 
