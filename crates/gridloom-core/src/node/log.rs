@@ -2,8 +2,8 @@
 //!
 //! A state machine only creates lines. The program that drives it decides which lines are written, and where.
 //!
-//! **Invariant:** `text` is a fixed text of the program. Strings from a peer are stored in the other fields only, and
-//! the log escapes those: no peer can forge a line.
+//! **Invariant:** no peer can forge a line. [`LogLine::new`] escapes control characters in the text, which may contain
+//! names that a peer has sent. The log writes the other strings quoted and escaped.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -28,7 +28,7 @@ pub enum Category {
 pub struct LogLine {
     pub level: Level,
     pub category: Category,
-    /// Description of the event.
+    /// Description of the event, without control characters.
     pub text: Cow<'static, str>,
     /// Name of another node, or its identifier.
     pub peer: Option<String>,
@@ -39,8 +39,10 @@ pub struct LogLine {
 }
 
 impl LogLine {
+    /// Creates a line. Control characters in the text are escaped, as in a string of Rust.
     pub fn new(level: Level, category: Category, text: impl Into<Cow<'static, str>>) -> LogLine {
-        LogLine { level, category, text: text.into(), peer: None, address: None, task: None, why: None }
+        let text = escaped(text.into());
+        LogLine { level, category, text, peer: None, address: None, task: None, why: None }
     }
 
     #[must_use]
@@ -61,5 +63,48 @@ impl LogLine {
     #[must_use]
     pub fn why(self, why: impl Display) -> LogLine {
         LogLine { why: Some(why.to_string()), ..self }
+    }
+}
+
+/// Returns a text with escape sequences instead of control characters and of the separators of lines and paragraphs.
+fn escaped(text: Cow<'static, str>) -> Cow<'static, str> {
+    let must_escape = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    if !text.contains(must_escape) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        match must_escape(letter) {
+            true => escaped.extend(letter.escape_default()),
+            false => escaped.push(letter),
+        }
+    }
+    escaped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &'static str) -> Cow<'static, str> {
+        LogLine::new(Level::Info, Category::Agent, text).text
+    }
+
+    #[test]
+    fn a_text_with_the_name_of_a_peer_stays_one_line() {
+        let name = "x' and 'y'\n2026-01-31T12:00:00Z ERROR gridloom.agent: lost\r\x1b[2K\u{9b}\u{2028}";
+        let line = LogLine::new(Level::Warning, Category::Agent, format!("server '{name}' has joined"));
+        let expected =
+            r"server 'x' and 'y'\n2026-01-31T12:00:00Z ERROR gridloom.agent: lost\r\u{1b}[2K\u{9b}\u{2028}' has joined";
+        assert_eq!(line.text, expected);
+    }
+
+    #[test]
+    fn other_texts_are_not_changed() {
+        assert!(matches!(
+            text(r#"a "quoted" \ text, größer als 100 µs"#),
+            Cow::Borrowed(r#"a "quoted" \ text, größer als 100 µs"#)
+        ));
+        assert_eq!(text(""), "");
     }
 }
