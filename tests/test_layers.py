@@ -212,6 +212,17 @@ def test_parts_of_a_session_know_neither_each_other_nor_the_session():
     assert len(parts) > 10 and not wrong, wrong
 
 
+#: Files of the agent that coordinate its parts.
+AGENT_COORDINATION = {"mod.rs", "mapping.rs", "registration.rs"}
+
+
+def test_parts_of_the_agent_do_not_know_it():
+    agent = CORE / "node" / "agent"
+    parts = [path for path in agent.rglob("*.rs") if path.name not in AGENT_COORDINATION]
+    wrong = [path.name for path in parts if re.search(r"(?<!Category::)\bAgent\b", code_of(path.read_text()))]
+    assert len(parts) > 10 and not wrong, f"{wrong} name the agent: return values or effects, and let the agent decide"
+
+
 def test_the_check_of_layers_can_fail(tmp_path):
     (tmp_path / "lib.rs").write_text("mod high;\nmod low;\n")
     (tmp_path / "high.rs").write_text("use crate::low::Low;\npub struct High(Low);\n")

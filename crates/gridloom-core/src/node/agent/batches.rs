@@ -2,7 +2,7 @@
 //!
 //! The first server that requests a datum waits for further requests, for a small part of the time that the transfer
 //! takes ([`PART_OF_TIME`]), provided that this is about as long as messages take. Each further request extends the
-//! wait of all a little, up to a limit. At the end, [`Batch::in_slices`] decides: the servers get the datum in slices,
+//! wait of all a little, up to a limit. At the end, [`crate::data::Batch::in_slices`] decides: the servers get the datum in slices,
 //! or each of them gets the complete datum, one after the other. Shorter transfers do not wait, as most data have one
 //! reader at a time.
 //!
@@ -13,13 +13,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Agent, send};
-use crate::data::{Batch, SLICED_BYTES_MIN, Source};
 use crate::node::AgentTimer;
-use crate::node::message::{Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{DatumId, Meta, Method, NodeId, Time};
+use gridloom_base::{DatumId, Method, NodeId, Time};
 
 /// The part of the duration of one transfer for which the first server waits.
 const PART_OF_TIME: f64 = 0.05;
@@ -52,6 +49,36 @@ impl Batches {
         self.0.len()
     }
 
+    /// Returns the seconds for which the first server that requests a datum waits if a transfer takes `transfer_s`; `None`
+    /// if it does not wait.
+    pub(super) fn wait_s(transfer_s: f64, method: Method) -> Option<f64> {
+        let part_s = transfer_s * PART_OF_TIME;
+        (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.max(WAITS_S_MIN))
+    }
+
+    /// Starts a batch with one server, which waits for these seconds.
+    pub(super) fn begin(&mut self, now: Time, datum: DatumId, server: NodeId, wait_s: f64, out: &mut Vec<Effect>) {
+        let gap_ns = seconds_to_ns(wait_s.min(WAITS_S_MAX));
+        let latest = now + seconds_to_ns((wait_s * PART_IN_ALL / PART_OF_TIME).min(WAITS_IN_ALL_S_MAX));
+        let waiting = PendingBatch { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
+        self.0.insert(datum, waiting);
+        self.set_timer(out);
+    }
+
+    /// Adds a server to the batch of a datum. Returns true if the server waits for others, and `None` if there is no batch.
+    pub(super) fn join(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<bool> {
+        let waiting = self.0.get_mut(&datum)?;
+        if waiting.servers.contains(&server) {
+            return Some(true);
+        }
+        let has_room = waiting.servers.len() < SERVERS_MAX;
+        if has_room {
+            waiting.servers.push(server);
+            waiting.until = waiting.latest.min(now + waiting.gap_ns);
+        }
+        Some(has_room)
+    }
+
     /// Removes a server that no longer waits.
     pub(super) fn forget(&mut self, datum: DatumId, server: NodeId) {
         if let Some(waiting) = self.0.get_mut(&datum) {
@@ -68,126 +95,31 @@ impl Batches {
     }
 
     /// Sets the timer for the batch that ends first. All batches share one timer.
-    fn set_timer(&self, out: &mut Vec<Effect>) {
+    pub(super) fn set_timer(&self, out: &mut Vec<Effect>) {
         let next = self.0.values().map(|waiting| waiting.until).min();
         out.extend(next.map(|at| Effect::SetTimer { timer: AgentTimer::Batches.into(), at }));
     }
 
-    fn take_due(&mut self, now: Time) -> Vec<(DatumId, Vec<NodeId>)> {
+    /// Removes the batches that are due. Returns each datum with the servers that wait for it.
+    pub(super) fn take_due(&mut self, now: Time) -> Vec<(DatumId, Vec<NodeId>)> {
         let is_due = |(_, waiting): &(&DatumId, &PendingBatch)| waiting.until <= now;
         let due: Vec<DatumId> = self.0.iter().filter(is_due).map(|(datum, _)| *datum).collect();
         due.into_iter().filter_map(|datum| Some((datum, self.0.remove(&datum)?.servers))).collect()
     }
 }
 
-impl Agent {
-    /// Adds a server to the batch of a datum, or starts a batch. Returns true if the server waits for others.
-    pub(super) fn join_batch(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
-        if let Some(waiting) = self.names.searches.batches.0.get_mut(&datum) {
-            let is_there = waiting.servers.contains(&server);
-            if !is_there && waiting.servers.len() < SERVERS_MAX {
-                waiting.servers.push(server);
-                waiting.until = waiting.latest.min(now + waiting.gap_ns);
-                return true;
-            }
-            return is_there;
-        }
-        let Some(part_s) = self.batch_wait_s(now, datum, server) else { return false };
-        let gap_ns = seconds_to_ns(part_s.min(WAITS_S_MAX));
-        let latest = now + seconds_to_ns((part_s * PART_IN_ALL / PART_OF_TIME).min(WAITS_IN_ALL_S_MAX));
-        let waiting = PendingBatch { until: now + gap_ns, latest, gap_ns, servers: vec![server] };
-        self.names.searches.batches.0.insert(datum, waiting);
-        self.names.searches.batches.set_timer(out);
-        true
-    }
-
-    /// Returns the seconds for which the first server that requests a datum may wait; `None` if it does not wait.
-    fn batch_wait_s(&mut self, now: Time, datum: DatumId, server: NodeId) -> Option<f64> {
-        let named = self.names.catalog.named(datum).filter(|_| datum.slice().is_none())?;
-        let (size_bytes, method) = (named.meta.size_bytes(), named.method);
-        let is_alone = self.servers.len() < 3;
-        let is_coming = self.spread_of(datum).is_some();
-        if is_alone || is_coming || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
-            return None;
-        }
-        self.refresh_links(now);
-        let takes_s = |node| self.link_between(node, server).0.seconds(size_bytes);
-        let earliest_s = self.holders_of(datum).into_iter().map(|(node, _)| takes_s(node)).min_by(f64::total_cmp)?;
-        let part_s = earliest_s * PART_OF_TIME;
-        (part_s >= WAITS_S_MIN || method == Method::Swarm).then(|| part_s.max(WAITS_S_MIN))
-    }
-
-    /// Assigns sources to the servers of batches that are due.
-    pub(super) fn answer_batches(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (datum, servers) in self.names.searches.batches.take_due(now) {
-            if !self.answer_in_slices(now, datum, &servers, out) {
-                servers.into_iter().for_each(|server| self.assign_source(now, datum, server, out));
-            }
-        }
-        self.names.searches.batches.set_timer(out);
-    }
-
-    /// Assigns sources of slices to the servers of a batch. Returns false if they must get the complete datum instead.
-    fn answer_in_slices(&mut self, now: Time, datum: DatumId, servers: &[NodeId], out: &mut Vec<Effect>) -> bool {
-        let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
-        self.refresh_links(now);
-        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
-        let (size_bytes, way) = (named.meta.size_bytes(), &|a, b| self.link_between(a, b).0);
-        let batch = Batch { now_s: now.seconds(), size_bytes, holders: &holders, readers: servers, way };
-        let Some(slices) = batch.in_slices(named.method) else { return false };
-        for server in servers {
-            let sources: Vec<(DatumId, Source)> = datum
-                .slices()
-                .into_iter()
-                .zip(&slices)
-                .filter_map(|(slice, spread)| Some((slice, spread.source_of(*server)?)))
-                .collect();
-            if sources.len() < slices.len() || !self.names.searches.answered(now, datum, *server) {
-                self.assign_source(now, datum, *server, out);
-                continue;
-            }
-            self.supply_slices(*server, &named.meta, &sources, out);
-            sources.into_iter().for_each(|(slice, source)| self.names.searches.begin(slice, *server, source));
-        }
-        true
-    }
-
-    fn supply_slices(&self, server: NodeId, meta: &Meta, sources: &[(DatumId, Source)], out: &mut Vec<Effect>) {
-        let supply = |(slice, source): &(DatumId, Source)| {
-            let address = self.servers[&source.node].registration.address.clone();
-            Supply::direct(*slice, meta.clone(), source.node, address, source.hops)
-        };
-        send(out, server, TaskToServer::Resupply { supplies: sources.iter().map(supply).collect() });
-    }
-
-    /// Assigns sources of slices to a server, if other servers are receiving the datum in slices. Returns false if it
-    /// does not get slices.
-    pub(super) fn joins_slices(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
-        let slices = datum.slices();
-        if datum.slice().is_some() || slices.iter().all(|slice| self.spread_of(*slice).is_none()) {
-            return false;
-        }
-        let Some(named) = self.names.catalog.named(datum).cloned() else { return false };
-        let source = |slice: DatumId| Some((slice, self.source_for(now, slice, server, &BTreeMap::new())?));
-        let sources: Vec<(DatumId, Source)> = slices.into_iter().filter_map(source).collect();
-        if sources.len() < slices.len() || !self.names.searches.answered(now, datum, server) {
-            sources.iter().for_each(|(slice, _)| self.names.searches.transfer_not_started(*slice, server));
-            return false;
-        }
-        self.supply_slices(server, &named.meta, &sources, out);
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Agent;
     use super::super::models::tests::{agent, register};
     use super::*;
-    use crate::node::message::{Message, ServerToCatalog, StoredVersion, SupplyFault, TaskMessage, TaskToClient};
+    use crate::node::message::{
+        Message, ServerToCatalog, StoredVersion, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
+    };
     use crate::node::protocol::Input;
     use crate::node::{AgentTimer, Timer};
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Machine, NamedDatum};
+    use gridloom_base::{Machine, Meta, NamedDatum};
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
     const HOLDER: NodeId = NodeId(2);
@@ -287,7 +219,7 @@ mod tests {
                 ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();
             agent.handle(Time(2 * SECOND_NS), Input::Received { from: NodeId(server), message }, &mut Vec::new());
         }
-        assert_eq!(agent.names.searches.len(), 0);
+        assert_eq!(agent.names.counts()[2], 0);
     }
 
     #[test]
@@ -320,7 +252,7 @@ mod tests {
         let mut agent = with_holder(4, Method::Swarm);
         assert!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3))).is_empty());
         assert_eq!(named(&mut agent, WAITS_NS_MAX, fire())[&NodeId(3)], [(DATUM, HOLDER)]);
-        assert_eq!(agent.names.searches.batches.len(), 0);
+        assert_eq!(agent.names.counts()[2], 2, "a search and a transfer, but no batch");
         let mut agent = with_holder(4, Method::Tree);
         assert_eq!(named(&mut agent, 0, asks(DATUM, 3, NodeId(3)))[&NodeId(3)], [(DATUM, HOLDER)]);
     }

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Agent, send};
+use super::send;
 use crate::node::AgentTimer;
 use crate::node::message::{DirectoryToClient, DirectoryUpdate};
 use crate::node::protocol::Effect;
 use gridloom_base::{NodeId, Time};
+use gridloom_idl::Signature;
 use gridloom_perf::ServerView;
 
 /// Changes within this time are sent to clients together.
@@ -41,49 +42,47 @@ impl DirectoryPush {
     pub(super) fn forget(&mut self, client: NodeId) {
         self.clients.remove(&client);
     }
-}
 
-impl Agent {
     /// Schedules an update after servers or functions were added or removed.
-    pub(super) fn directory_changed(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.directory.functions_changed = true;
-        self.directory.is_due = false;
-        self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
+    pub(super) fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.functions_changed = true;
+        self.is_due = false;
+        self.schedule(now + DIRECTORY_PAUSE_NS, out);
     }
 
     /// Schedules an update of all clients at this time, unless one is due already.
-    pub(super) fn schedule_push(&mut self, at: Time, out: &mut Vec<Effect>) {
-        if !self.directory.is_due {
-            self.directory.is_due = true;
+    pub(super) fn schedule(&mut self, at: Time, out: &mut Vec<Effect>) {
+        if !self.is_due {
+            self.is_due = true;
             out.push(Effect::SetTimer { timer: AgentTimer::DirectoryPush.into(), at });
         }
     }
 
     /// Sends a new client the directory that all others know. Pending changes of known servers follow with the next
-    /// update. Pending changes of servers and functions are sent first: a client never knows functions without their
-    /// servers, and a program may have waited for a server to appear before it started.
-    pub(super) fn on_subscribe(&mut self, now: Time, client: NodeId, out: &mut Vec<Effect>) {
-        if self.directory.functions_changed {
-            self.push_directory(now, out);
-        }
-        self.directory.clients.insert(client);
-        let servers = self.directory.servers.clone();
-        let functions = Some(self.functions.values().map(|(signature, _)| signature.clone()).collect());
-        let news = DirectoryUpdate { is_full: true, servers, removed: Vec::new(), functions };
-        send(out, client, DirectoryToClient::Update(news));
+    /// update. If servers or functions were added or removed, that must be sent first: a client never knows functions
+    /// without their servers, and a program may have waited for a server to appear before it started.
+    pub(super) fn subscribe(&mut self, client: NodeId, functions: Vec<Signature>, out: &mut Vec<Effect>) {
+        debug_assert!(!self.functions_changed, "added and removed servers were not sent first");
+        self.clients.insert(client);
+        let (servers, functions) = (self.servers.clone(), Some(functions));
+        let update = DirectoryUpdate { is_full: true, servers, removed: Vec::new(), functions };
+        send(out, client, DirectoryToClient::Update(update));
     }
 
     /// Sends all clients the changes since the last update.
-    pub(super) fn push_directory(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.directory.is_due = false;
-        let servers = self.grid_view(now, None).servers;
-        let functions = std::mem::take(&mut self.directory.functions_changed)
-            .then(|| self.functions.values().map(|(signature, _)| signature.clone()).collect());
-        let news = DirectoryUpdate::between(&self.directory.servers, &servers, functions);
-        self.directory.servers = servers;
-        if !news.is_empty() {
-            for client in &self.directory.clients {
-                send(out, *client, DirectoryToClient::Update(news.clone()));
+    pub(super) fn push(
+        &mut self,
+        servers: Vec<ServerView>,
+        functions: impl FnOnce() -> Vec<Signature>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.is_due = false;
+        let functions = std::mem::take(&mut self.functions_changed).then(functions);
+        let update = DirectoryUpdate::between(&self.servers, &servers, functions);
+        self.servers = servers;
+        if !update.is_empty() {
+            for client in &self.clients {
+                send(out, *client, DirectoryToClient::Update(update.clone()));
             }
         }
     }
@@ -91,6 +90,7 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Agent;
     use super::super::models::tests::{agent, register};
     use super::*;
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
@@ -136,7 +136,7 @@ mod tests {
         register(&mut agent, 3, "two:1", 1.0, 1.0);
         let [first] = &updates_of(receives(&mut agent, NodeId(9), DirectoryToAgent::Subscribe))[..] else { panic!() };
         assert_eq!((first.0, first.1.is_full, names(&first.1)), (NodeId(9), true, vec![2, 3]));
-        assert_eq!(first.1.functions.as_ref().map(Vec::len), Some(agent.functions.len()));
+        assert_eq!(first.1.functions.as_ref().map(Vec::len), Some(agent.registry.signatures().len()));
         first.1.clone().apply(&mut known[0]);
         assert_eq!(push(&mut agent), [], "nothing has changed");
 
@@ -151,14 +151,14 @@ mod tests {
         );
         assert!(both.iter().all(|(_, news)| news.functions.is_none() && !news.is_full));
         both.into_iter().zip(&mut known).for_each(|((_, news), known)| drop(news.apply(known)));
-        assert_eq!(known[0], agent.grid_view(Time(1), None).servers);
+        assert_eq!(known[0], agent.grid_view(Time(1)).servers);
 
         let mut out = Vec::new();
         agent.handle(Time(1), Input::PeerLost { peer: NodeId(2), why: "it ended".into() }, &mut out);
         let both = push(&mut agent);
         assert_eq!(both[0].1.removed, [NodeId(2)]);
         both.into_iter().zip(&mut known).for_each(|((_, news), known)| drop(news.apply(known)));
-        assert_eq!(known[0], agent.grid_view(Time(1), None).servers);
+        assert_eq!(known[0], agent.grid_view(Time(1)).servers);
         assert_eq!(known[0], known[1]);
     }
 }

@@ -5,95 +5,96 @@
 //! in slices has one source for each slice. An explanation starts no transfer.
 
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
 
-use super::Agent;
+use super::sources::{DatumFacts, SourceSearches};
 use crate::data::{DatumTransfers, Source, Verdict, VersionState};
 use crate::node::message::{CandidateReport, CatalogAnswer, CopyReport};
-use gridloom_base::{DatumId, NameError, NodeId, Time, check_name};
+use gridloom_base::{DatumId, NameError, NodeId, check_name};
 
 /// Maximum number of servers in one answer, because the agent does nothing else while it rates their sources.
 const SERVERS_PER_ANSWER_MAX: usize = 64;
 /// Maximum number of sources reported for one server.
 const SOURCES_PER_SERVER_MAX: usize = 8;
 
-impl Agent {
-    /// Returns the versions of a name, and how servers after `after` without a copy of the current version would get one.
-    pub(super) fn explain(&mut self, now: Time, name: &str, after: Option<NodeId>) -> Result<CatalogAnswer, NameError> {
-        check_name(name)?;
-        let versions = self.names.catalog.reports(name);
-        if versions.is_empty() {
-            return Err(self.names.catalog.unknown(name));
-        }
-        self.refresh_links(now);
-        let (mut copies, mut has_more) = (Vec::new(), false);
-        if let Some(current) = versions.iter().find(|version| version.standing == VersionState::Current) {
-            let after = self.servers.range((after.map_or(Unbounded, Excluded), Unbounded));
-            let without =
-                after.filter(|(node, server)| !server.registration.is_stateless && !current.holders.contains(node));
-            let mut without = without.map(|(node, _)| *node);
-            let copy = |server| self.copy_to(now, current.named.datum, server);
-            copies = without.by_ref().take(SERVERS_PER_ANSWER_MAX).map(copy).collect();
-            has_more = without.next().is_some();
-        }
-        Ok(CatalogAnswer::Explained { versions, copies, has_more })
+/// Returns the versions of a name, and how servers after `after` without a copy of the current version would get one.
+pub(super) fn explain(
+    searches: &mut SourceSearches,
+    facts: DatumFacts<'_>,
+    name: &str,
+    after: Option<NodeId>,
+) -> Result<CatalogAnswer, NameError> {
+    check_name(name)?;
+    let versions = facts.catalog.reports(name);
+    if versions.is_empty() {
+        return Err(facts.catalog.unknown(name));
     }
-
-    fn copy_to(&self, now: Time, datum: DatumId, server: NodeId) -> CopyReport {
-        let (none_comes, none_failed) = (DatumTransfers::default(), BTreeMap::new());
-        let spread = self.spread_of(datum).unwrap_or(&none_comes);
-        let slices = datum.slices().into_iter().filter_map(|slice| self.spread_of(slice)?.source_of(server));
-        let coming: Vec<Source> = spread.source_of(server).into_iter().chain(slices).collect();
-        if !coming.is_empty() {
-            let taken = |source| self.candidate(now, server, source, (0, Verdict::Taken));
-            let candidates: Vec<CandidateReport> = coming.into_iter().map(taken).collect();
-            return CopyReport { server, is_in_transfer: true, count: candidates.len() as u32, candidates };
-        }
-        let failed = self.failed_for(datum, server).unwrap_or(&none_failed);
-        // If other servers are receiving the datum in slices, a further server joins them.
-        let slices = datum.slices();
-        if slices.iter().any(|slice| self.spread_of(*slice).is_some()) {
-            let best = |slice: DatumId| {
-                let spread = self.spread_of(slice).unwrap_or(&none_comes);
-                let best = *self.candidates(now, slice, server, spread, failed).first()?;
-                Some(self.candidate(now, server, best.source, (best.sends, best.verdict)))
-            };
-            let candidates: Vec<CandidateReport> = slices.into_iter().filter_map(best).collect();
-            return CopyReport { server, is_in_transfer: false, count: candidates.len() as u32, candidates };
-        }
-        let all = self.candidates(now, datum, server, spread, failed);
-        let best = all.iter().take(SOURCES_PER_SERVER_MAX);
-        let candidates = best.map(|one| self.candidate(now, server, one.source, (one.sends, one.verdict))).collect();
-        CopyReport { server, is_in_transfer: false, count: all.len().try_into().unwrap_or(u32::MAX), candidates }
+    searches.refresh_links(facts.grid);
+    let (mut copies, mut has_more) = (Vec::new(), false);
+    if let Some(current) = versions.iter().find(|version| version.standing == VersionState::Current) {
+        let after = facts.grid.servers.after(after);
+        let without = after.filter(|(node, server)| !server.is_stateless() && !current.holders.contains(node));
+        let mut without = without.map(|(node, _)| node);
+        let copy = |server| copy_to(searches, facts, current.named.datum, server);
+        copies = without.by_ref().take(SERVERS_PER_ANSWER_MAX).map(copy).collect();
+        has_more = without.next().is_some();
     }
+    Ok(CatalogAnswer::Explained { versions, copies, has_more })
+}
 
-    fn candidate(
-        &self,
-        now: Time,
-        server: NodeId,
-        source: Source,
-        (sends, verdict): (u32, Verdict),
-    ) -> CandidateReport {
+fn copy_to(searches: &SourceSearches, facts: DatumFacts<'_>, datum: DatumId, server: NodeId) -> CopyReport {
+    let (none_comes, none_failed) = (DatumTransfers::default(), BTreeMap::new());
+    let report = |source: Source, sends, verdict| {
         let Source { node: from, hops, end_s } = source;
-        let (link, basis) = self.link_between(from, server);
-        CandidateReport { from, hops, seconds: (end_s - now.seconds()).max(0.0), link, basis, sends, verdict }
+        let (link, basis) = searches.link_between(facts.grid, from, server);
+        let seconds = (end_s - facts.grid.now.seconds()).max(0.0);
+        CandidateReport { from, hops, seconds, link, basis, sends, verdict }
+    };
+    let spread = searches.spread_of(datum).unwrap_or(&none_comes);
+    let slices = datum.slices().into_iter().filter_map(|slice| searches.spread_of(slice)?.source_of(server));
+    let coming: Vec<Source> = spread.source_of(server).into_iter().chain(slices).collect();
+    if !coming.is_empty() {
+        let candidates: Vec<CandidateReport> =
+            coming.into_iter().map(|source| report(source, 0, Verdict::Taken)).collect();
+        return CopyReport { server, is_in_transfer: true, count: candidates.len() as u32, candidates };
     }
+    let failed = searches.failed_for(datum, server).unwrap_or(&none_failed);
+    // If other servers are receiving the datum in slices, a further server joins them.
+    let slices = datum.slices();
+    if slices.iter().any(|slice| searches.spread_of(*slice).is_some()) {
+        let best = |slice: DatumId| {
+            let spread = searches.spread_of(slice).unwrap_or(&none_comes);
+            let best = *searches.candidates(facts, slice, server, (spread, failed)).first()?;
+            Some(report(best.source, best.sends, best.verdict))
+        };
+        let candidates: Vec<CandidateReport> = slices.into_iter().filter_map(best).collect();
+        return CopyReport { server, is_in_transfer: false, count: candidates.len() as u32, candidates };
+    }
+    let all = searches.candidates(facts, datum, server, (spread, failed));
+    let best = all.iter().take(SOURCES_PER_SERVER_MAX);
+    let candidates = best.map(|one| report(one.source, one.sends, one.verdict)).collect();
+    CopyReport { server, is_in_transfer: false, count: all.len().try_into().unwrap_or(u32::MAX), candidates }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Agent;
     use super::super::models::tests::{agent, register};
     use super::*;
     use crate::node::AgentTimer;
     use crate::node::message::{LinkBasis, ServerToCatalog, StoredVersion, SupplyFault, TaskToClient};
     use crate::node::protocol::Input;
     use gridloom_base::time::SECOND_NS;
-    use gridloom_base::{Dtype, Machine, Meta, Method, NamedDatum};
+    use gridloom_base::{Dtype, Machine, Meta, Method, NamedDatum, Time};
 
     const DATUM: DatumId = DatumId { client: NodeId::CATALOG, serial: 1 };
 
+    fn explain(agent: &mut Agent, name: &str, after: Option<NodeId>) -> Result<CatalogAnswer, NameError> {
+        let (names, grid) = agent.names(Time(2 * SECOND_NS));
+        names.explain(grid, name, after)
+    }
+
     fn copies(agent: &mut Agent, after: Option<NodeId>) -> (Vec<CopyReport>, bool) {
-        match agent.explain(Time(2 * SECOND_NS), "mesh", after) {
+        match explain(agent, "mesh", after) {
             Ok(CatalogAnswer::Explained { copies, has_more, .. }) => (copies, has_more),
             other => panic!("{other:?}"),
         }
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!((would.verdict, would.hops + other.hops, would.basis), (Verdict::Taken, 3, LinkBasis::Unknown));
         let _ = copies(&mut agent, None);
         assert_eq!(format!("{agent:?}"), before, "no transfer has started");
-        let unknown = agent.explain(Time(2 * SECOND_NS), "mehs", None).unwrap_err();
+        let unknown = explain(&mut agent, "mehs", None).unwrap_err();
         assert_eq!(unknown, NameError::Unknown { name: "mehs".into(), near: vec!["mesh".into()] });
     }
 
@@ -154,7 +155,7 @@ mod tests {
         let mut agent = with_one_holder(4, NodeId(2));
         let source = |node| Source { node: NodeId(node), hops: 1, end_s: 3.0 };
         for (slice, from) in DATUM.slices().into_iter().zip([2, 4]) {
-            agent.names.searches.begin(slice, NodeId(3), source(from));
+            agent.names.searches().begin(slice, NodeId(3), source(from));
         }
         let (told, _) = copies(&mut agent, None);
         let of = |server| told.iter().find(|one| one.server == NodeId(server)).unwrap();
@@ -171,6 +172,6 @@ mod tests {
         let (last, has_still_more) = copies(&mut agent, first.last().map(|one| one.server));
         assert_eq!((first.len(), has_more, last.len(), has_still_more), (SERVERS_PER_ANSWER_MAX, true, 35, false));
         assert!(last[0].server > first[63].server && !first.iter().chain(&last).any(|one| one.server == NodeId(50)));
-        assert_eq!(agent.names.searches.len(), 0);
+        assert_eq!(agent.names.counts()[2], 0);
     }
 }

@@ -1,149 +1,68 @@
-//! Links between hosts: learned from transfers that servers report, probed where there are no transfers, and sent to
-//! clients when they affect the clients' plans.
+//! Links between hosts: learned from transfers that servers report, and probed where there are no transfers.
 //!
 //! Servers report the transfers that they received, and the agent learns from them, because only the agent knows which
 //! other transfers shared the sender's network interface. Servers of one host share a network interface, so a link
 //! measured by one of them applies to all.
+//!
+//! New servers measure their links in turns ([`super::turns`]). Links that share a path between sites wait until one of
+//! them was measured alone ([`super::paths`]).
 
-use std::ops::Bound::{Excluded, Unbounded};
-
-use super::{Agent, Registered, send};
-use crate::node::AgentTimer;
-use crate::node::message::ReceivedTransfer;
-use crate::node::message::{DirectoryToServer, MapToClient};
-use crate::node::protocol::Effect;
-use gridloom_base::limits::{
-    HEARTBEAT_NS, LEARN_BYTES_MIN, REMAP_PART_MAX, SHARED_NIC_SERVERS_MAX, TRANSFERS_PER_REPORT,
-};
-use gridloom_base::{GroupId, NodeId, Time};
-use gridloom_map::Plan;
-use gridloom_perf::{Bottleneck, CompletedTransfer, GridView, LinkReport};
-use gridloom_perf::{LinkEstimate, host_of};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-/// An ordered pair of hosts.
-pub(super) type Pair = (String, String);
+use super::paths::{Pair, Paths};
+use super::registry::{Reach, Registered, Registry};
+use super::send;
+use super::turns::{Nic, Pair as Prober, Turns};
+use crate::node::AgentTimer;
+use crate::node::message::{DirectoryToServer, LinkToProber};
+use crate::node::protocol::Effect;
+use gridloom_base::limits::{HEARTBEAT_NS, SHARED_NIC_SERVERS_MAX};
+use gridloom_base::{NodeId, Time};
+use gridloom_perf::{Bottleneck, CompletedTransfer, LinkEstimate, LinkReport, Links};
 
-/// The assumptions behind the plan of a group.
+/// The agent's knowledge of the links between hosts, and the measurements that it has requested.
 #[derive(Debug)]
-pub(super) struct PlanAssumptions {
-    makespan_s: f64,
-    /// Bytes that the plan transfers between hosts, by pair. The client handles transfers to and from itself.
-    transfers: BTreeMap<Pair, u64>,
-    /// Bandwidths that were known when the plan was made. Plans made from the same bandwidths share one map.
-    known: Arc<BTreeMap<Pair, f64>>,
-    /// Bandwidths that the plan assumed without a measurement, or of which the client was notified since.
-    notified: BTreeMap<Pair, f64>,
+pub(super) struct HostLinks {
+    /// Models of links by host. Each client counts as a host of its own.
+    models: Links<String>,
+    /// Reported transfers wait until the link models are updated from them.
+    settle_timer_is_set: bool,
+    /// The server whose turn it was last to be asked for a probe.
+    probe_turn: NodeId,
+    /// Turns to measure links.
+    turns: Turns,
+    paths: Paths,
 }
 
-impl Agent {
-    /// Returns the location of a node for the link models: the host of a server, and a location of its own for any other node.
-    pub(super) fn location(&self, node: NodeId) -> String {
-        let server = self.servers.get(&node);
-        server.map_or_else(|| node.to_string(), |server| host_of(&server.registration.address).to_string())
+impl Default for HostLinks {
+    fn default() -> HostLinks {
+        let (models, turns, paths) = Default::default();
+        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), turns, paths }
+    }
+}
+
+impl HostLinks {
+    // ---- queries
+
+    pub(super) fn models(&self) -> &Links<String> {
+        &self.models
     }
 
-    pub(super) fn on_link_measured(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        to: NodeId,
-        link: LinkEstimate,
-        out: &mut Vec<Effect>,
-    ) {
-        let pair = (self.location(from), self.location(to));
-        let Some(server) = self.servers.get_mut(&from).filter(|_| link.is_sane()) else { return };
-        let was_measured = matches!(server.links.insert(to, Some(link)), Some(Some(_)));
-        // On hosts with several servers, another pair of servers may have sent the first probe.
-        let is_first = !was_measured && !self.links.is_awaited(&pair);
-        self.turn_measured(from, to);
-        let moving = self.pairs_in_transfer();
-        if is_first {
-            self.links.add_concurrent_first_probe(now, pair.clone(), link, &moving);
-        } else {
-            self.links.add_probe(now, pair.clone(), link, &moving);
-            self.link_changed(&pair, out);
-        }
-        self.update_paths(now, &pair, out);
+    /// Returns the time until which plans wait for paths that are being measured.
+    pub(super) fn awaited(&self, now: Time) -> Option<Time> {
+        self.paths.awaited(now)
     }
 
-    /// Returns the pairs of hosts between which transfers may be in progress: those of current plans, and of shared data.
-    fn pairs_in_transfer(&self) -> BTreeSet<Pair> {
-        let planned = self.plans.values().flat_map(|plan| plan.transfers.keys().cloned());
-        let shared = self.names.searches.transfer_pairs().map(|(from, to)| (self.location(from), self.location(to)));
-        planned.chain(shared).collect()
+    pub(super) fn reports(&self, now: Time) -> Vec<LinkReport> {
+        self.models.report(now, |place| place.clone())
     }
 
-    pub(super) fn on_transfers_seen(
-        &mut self,
-        now: Time,
-        to: NodeId,
-        transfers: &[ReceivedTransfer],
-        out: &mut Vec<Effect>,
-    ) {
-        let is_known = |node: NodeId| self.servers.contains_key(&node) || self.directory.is_subscribed(node);
-        if !is_known(to) {
-            return;
-        }
-        let at = self.location(to);
-        // Transfers from nodes that are gone are not stored.
-        let transfers = transfers.iter().take(TRANSFERS_PER_REPORT).filter(|one| is_known(one.from));
-        for one in transfers.copied().collect::<Vec<_>>() {
-            let from = self.location(one.from);
-            if one.duration_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == at {
-                continue;
-            }
-            let end = now - one.age_ns;
-            let seen = CompletedTransfer {
-                from,
-                to: at.clone(),
-                size_bytes: one.size_bytes,
-                start: end - one.duration_ns,
-                end,
-            };
-            let settles = self.links.add_transfer(now, seen);
-            if !std::mem::replace(&mut self.settle_timer_is_set, true) {
-                out.push(Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at: settles });
-            }
-        }
-    }
-
-    pub(super) fn on_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let (changed, again) = self.links.learn_waiting(now);
-        self.settle_timer_is_set = again.is_some();
-        if let Some(at) = again {
-            out.push(Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at });
-        }
-        for pair in changed {
-            self.link_changed(&pair, out);
-        }
-    }
-
-    /// Records a client's estimates of its links. The path to and from the client is learned from the client's
-    /// transfers.
-    pub(super) fn record_client_links<'a>(
-        &mut self,
-        now: Time,
-        client: NodeId,
-        links: impl Iterator<Item = &'a (NodeId, LinkEstimate)>,
-    ) {
-        for (server, link) in links.filter(|(server, _)| self.servers.contains_key(server)).collect::<Vec<_>>() {
-            let (here, there) = (self.location(client), self.location(*server));
-            self.links.add_first_probe(now, here.clone(), there.clone(), *link);
-            self.links.add_first_probe(now, there, here, *link);
-        }
-    }
-
-    /// Returns the bottlenecks that links between these servers and to and from the client share, by index. The
-    /// client's index is one past the last server.
-    pub(super) fn bottlenecks(&self, servers: &[NodeId], client: NodeId) -> Vec<Bottleneck<usize>> {
+    /// Returns the bottlenecks that links between nodes at these places share, by index.
+    pub(super) fn bottlenecks(&self, places: impl Iterator<Item = String>) -> Vec<Bottleneck<usize>> {
         let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (index, node) in servers.iter().chain([&client]).enumerate() {
-            at.entry(self.location(*node)).or_default().push(index);
-        }
-        let mut found = self.links.bottlenecks();
-        found.extend(self.links.inter_site_paths(|place| at.contains_key(place)));
+        places.enumerate().for_each(|(index, place)| at.entry(place).or_default().push(index));
+        let mut found = self.models.bottlenecks();
+        found.extend(self.models.inter_site_paths(|place| at.contains_key(place)));
         found.extend(self.shared_nics(&at));
         let numbered = found.into_iter().map(|one| {
             let indices = |place: &String| at.get(place).into_iter().flatten().copied();
@@ -167,111 +86,209 @@ impl Agent {
             [out, into]
         });
         let cards = cards.filter_map(|pairs: Vec<Pair>| {
-            let known = pairs.iter().filter_map(|(from, to)| Some(self.links.of(from, to)?.estimate()?.bandwidth));
+            let known = pairs.iter().filter_map(|(from, to)| Some(self.models.of(from, to)?.estimate()?.bandwidth));
             let bandwidth = known.max_by(f64::total_cmp)?;
             Some(Bottleneck { pairs, bandwidth })
         });
         cards.collect()
     }
 
-    /// Records a plan made for this grid. Its client is notified when the plan's assumptions no longer hold.
-    pub(super) fn record_plan(&mut self, group: GroupId, plan: &Plan, grid: &GridView) {
-        let mut moves: BTreeMap<Pair, u64> = BTreeMap::new();
-        let mut supposed: BTreeMap<Pair, f64> = BTreeMap::new();
-        for transfer in &plan.transfers {
-            let (Some(from), Some(to)) = (grid.server(transfer.from), grid.server(transfer.to)) else { continue };
-            let pair = (self.location(transfer.from), self.location(transfer.to));
-            let bytes = moves.entry(pair.clone()).or_default();
-            *bytes = bytes.saturating_add(transfer.size_bytes);
-            if let Some(link) = grid.links[from][to].filter(|_| self.links.of(&pair.0, &pair.1).is_none()) {
-                supposed.insert(pair, link.bandwidth);
-            }
+    // ---- measurements and transfers
+
+    /// Records a server's measurement of the link between two hosts. `moving` contains the pairs of hosts between which
+    /// transfers may be in progress. Returns true if plans may depend on the link.
+    pub(super) fn measured(
+        &mut self,
+        now: Time,
+        (from, to): (NodeId, NodeId),
+        pair: &Pair,
+        (link, was_measured): (LinkEstimate, bool),
+        moving: &BTreeSet<Pair>,
+    ) -> bool {
+        // On hosts with several servers, another pair of servers may have sent the first probe.
+        let is_first = !was_measured && !self.models.is_awaited(pair);
+        self.turns.count_measurement(Prober { prober: from, peer: to });
+        match is_first {
+            true => self.models.add_concurrent_first_probe(now, pair.clone(), link, moving),
+            false => self.models.add_probe(now, pair.clone(), link, moving),
         }
-        let known: BTreeMap<Pair, f64> =
-            self.links.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
-        let last = self.plans.values().next_back().map(|plan| plan.known.clone());
-        let known = last.filter(|last| **last == known).unwrap_or_else(|| Arc::new(known));
-        self.plans.insert(
-            group,
-            PlanAssumptions { makespan_s: plan.makespan_s, transfers: moves, known, notified: supposed },
-        );
+        !is_first
     }
 
-    /// Notifies the clients of plans that use a link that has become much slower, or of plans that could now use a
-    /// link that has become much faster, if mapping again may pay off.
-    fn link_changed(&mut self, pair: &Pair, out: &mut Vec<Effect>) {
-        let is_host = |place: &str| self.servers.values().any(|s| host_of(&s.registration.address) == place);
-        let Some(model) = self.links.of(&pair.0, &pair.1) else { return };
-        // Clients measure the links to and from themselves.
-        if !is_host(&pair.0) || !is_host(&pair.1) {
-            return;
+    /// Updates the paths after a link was measured, and requests measurements of unknown paths. Returns true if waiting
+    /// plans may have what they wait for.
+    pub(super) fn update_paths(&mut self, now: Time, servers: &Registry, pair: &Pair, out: &mut Vec<Effect>) -> bool {
+        if !self.paths.update(pair, &self.models) {
+            return false;
         }
-        let back = (pair.1.clone(), pair.0.clone());
-        for (group, plan) in &mut self.plans {
-            // As in the mapping, a pair that was measured in one direction only is assumed to be symmetric.
-            let known = plan.known.get(pair).or_else(|| plan.known.get(&back));
-            let before = plan.notified.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);
-            let Some(change) = model.change_from(before) else { continue };
-            let over_it = plan.transfers.get(pair).copied().unwrap_or(0);
-            let bytes =
-                if change < 1.0 { over_it } else { plan.transfers.values().copied().fold(0, u64::saturating_add) };
-            let difference_s = bytes as f64 * (1.0 / (before * change) - 1.0 / before).abs();
-            if difference_s < REMAP_PART_MAX * plan.makespan_s {
-                continue;
-            }
-            plan.notified.insert(pair.clone(), before * change);
-            let (from, to) = (&pair.0, &pair.1);
-            let why =
-                format!("the link from '{from}' to '{to}' is {change:.2} times as fast as when the group was mapped");
-            send(out, group.client, MapToClient::Stale { group: *group, why });
+        // Most links in the opposite direction were never measured.
+        let measured = |pair: &Pair| self.models.of(&pair.0, &pair.1).and_then(|_| measured_between(servers, pair));
+        for (pair, (from, to)) in self.paths.unknown(measured) {
+            self.models.request_probe(now, pair.clone());
+            self.paths.record_request(now, pair);
+            self.send_measure_link(servers, from, to, out);
+        }
+        self.grant_all_turns(now, servers, out);
+        true
+    }
+
+    /// Adds a transfer from which the models are updated later.
+    pub(super) fn add_transfer(&mut self, now: Time, seen: CompletedTransfer<String>, out: &mut Vec<Effect>) {
+        let settles = self.models.add_transfer(now, seen);
+        if !std::mem::replace(&mut self.settle_timer_is_set, true) {
+            out.push(Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at: settles });
         }
     }
+
+    /// Updates the models from transfers that have settled. Returns the pairs whose models have changed.
+    pub(super) fn learn(&mut self, now: Time, out: &mut Vec<Effect>) -> Vec<Pair> {
+        let (changed, again) = self.models.learn_waiting(now);
+        self.settle_timer_is_set = again.is_some();
+        out.extend(again.map(|at| Effect::SetTimer { timer: AgentTimer::TransfersSettled.into(), at }));
+        changed
+    }
+
+    /// Records a client's estimate of its link to a server. The path to and from the client is learned from the client's
+    /// transfers.
+    pub(super) fn client_measured(&mut self, now: Time, client: String, server: String, link: LinkEstimate) {
+        self.models.add_first_probe(now, client.clone(), server.clone(), link);
+        self.models.add_first_probe(now, server, client, link);
+    }
+
+    /// Forgets a host that is gone.
+    pub(super) fn forget(&mut self, place: &str) {
+        self.models.forget(&place.to_string());
+        self.paths.forget(place);
+    }
+
+    // ---- probes
 
     /// Requests a measurement of one link that has not been measured for a long time; doubtful links come first. Only
     /// one link is measured at a time, so that probes do not disturb one another, and servers take turns.
-    pub(super) fn request_probe(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let on = |host: &str| self.servers.iter().find(|(_, server)| host_of(&server.registration.address) == host);
-        let suspects = self.links.suspects().filter(|pair| self.links.is_due(now, pair)).cloned();
+    pub(super) fn request_probe(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
+        let suspects = self.models.suspects().filter(|pair| self.models.is_due(now, pair)).cloned();
         let narrow =
-            self.links.narrow_pairs().into_iter().filter(|pair| now.since(self.links.last(pair)) >= HEARTBEAT_NS);
+            self.models.narrow_pairs().into_iter().filter(|pair| now.since(self.models.last(pair)) >= HEARTBEAT_NS);
         let mut suspects: Vec<Pair> = suspects.chain(narrow).collect();
-        suspects.sort_by_key(|pair| self.links.last(pair));
+        suspects.sort_by_key(|pair| self.models.last(pair));
         // Clients probe the links to and from themselves.
-        let suspect = suspects.into_iter().find_map(|(from, to)| Some((*on(&from)?.0, *on(&to)?.0)));
-        let Some((from, to)) = suspect.or_else(|| self.next_due_link(now)) else { return };
-        self.links.request_probe(now, (self.location(from), self.location(to)));
-        self.forget_measurements(from, to);
-        let address = self.servers[&to].registration.address.clone();
-        send(out, from, DirectoryToServer::MeasureLink { to, address });
+        let on_both = |(from, to): Pair| Some((servers.on_host(&from)?, servers.on_host(&to)?));
+        let suspect = suspects.into_iter().find_map(on_both);
+        let Some((from, to)) = suspect.or_else(|| self.next_due_link(now, servers)) else { return };
+        self.models.request_probe(now, (servers.location(from), servers.location(to)));
+        self.send_measure_link(servers, from, to, out);
     }
 
     /// Returns the server whose turn it is, and the server at the other end of its link that is due for a probe and was
     /// measured longest ago.
-    fn next_due_link(&mut self, now: Time) -> Option<(NodeId, NodeId)> {
-        let usable = |server: &Registered| !server.registration.is_stateless && server.links_done;
-        let after = self.servers.range((Excluded(self.probe_turn), Unbounded)).chain(&self.servers);
-        let (from, sender) = after.into_iter().find(|(_, server)| usable(server))?;
-        let (from, here) = (*from, self.location(*from));
-        let due = self.servers.iter().filter(|(_, server)| usable(server)).filter_map(|(to, receiver)| {
-            let pair = (here.clone(), self.location(*to));
-            let is_broken = [sender.links.get(to), receiver.links.get(&from)].contains(&Some(&None));
-            let is_due = pair.0 != pair.1 && !is_broken && self.links.is_due(now, &pair);
-            is_due.then(|| (self.links.last(&pair), *to))
+    fn next_due_link(&mut self, now: Time, servers: &Registry) -> Option<(NodeId, NodeId)> {
+        let is_usable = |server: &Registered| !server.is_stateless() && server.links_done;
+        let mut in_order = servers.after(Some(self.probe_turn)).chain(servers.iter());
+        let (from, sender) = in_order.find(|(_, server)| is_usable(server))?;
+        let here = servers.location(from);
+        let due = servers.iter().filter(|(_, server)| is_usable(server)).filter_map(|(to, receiver)| {
+            let pair = (here.clone(), servers.location(to));
+            let is_broken = [sender.reach(to), receiver.reach(from)].contains(&Reach::Broken);
+            let is_due = pair.0 != pair.1 && !is_broken && self.models.is_due(now, &pair);
+            is_due.then(|| (self.models.last(&pair), to))
         });
         let oldest = due.min();
         self.probe_turn = from;
         oldest.map(|(_, to)| (from, to))
     }
 
-    /// Forgets the links of a node that is gone. A host is forgotten with its last server.
-    pub(super) fn forget_links(&mut self, place: &str) {
-        if !self.servers.values().any(|server| host_of(&server.registration.address) == place) {
-            self.links.forget(&place.to_string());
-            self.forget_paths(place);
+    /// Has a server measure its link to another one alone.
+    fn send_measure_link(&mut self, servers: &Registry, from: NodeId, to: NodeId, out: &mut Vec<Effect>) {
+        self.turns.forget_measurements(nic(servers, from), nic(servers, to));
+        send(out, from, DirectoryToServer::MeasureLink { to, address: servers.address(to) });
+    }
+
+    // ---- turns
+
+    pub(super) fn turn_requested(
+        &mut self,
+        now: Time,
+        servers: &Registry,
+        (prober, peer): (NodeId, NodeId),
+        out: &mut Vec<Effect>,
+    ) {
+        // A server that is gone or was never known. This bounds the number of waiting requests by the number of pairs.
+        if !servers.has(peer) {
+            return send(out, prober, LinkToProber::Turn { to: peer, is_needed: false });
+        }
+        let (from, to) = (nic(servers, prober), nic(servers, peer));
+        self.turns.request(Prober { prober, peer }, from.clone(), to.clone());
+        self.grant_turns(now, servers, (&from, &to), out);
+    }
+
+    pub(super) fn turn_ended(
+        &mut self,
+        now: Time,
+        servers: &Registry,
+        (prober, peer): (NodeId, NodeId),
+        out: &mut Vec<Effect>,
+    ) {
+        let Some((from, to)) = self.turns.end(Prober { prober, peer }) else { return };
+        if let (Nic::Host(from), Nic::Host(to)) = (&from, &to)
+            && self.paths.is_shared(&(from.clone(), to.clone()))
+        {
+            self.grant_all_turns(now, servers, out);
+        } else {
+            self.grant_turns(now, servers, (&from, &to), out);
         }
     }
 
-    pub(super) fn link_reports(&self, now: Time) -> Vec<LinkReport> {
-        self.links.report(now, |place| place.clone())
+    /// Ends the turns of a lost node, which must not be removed from `servers` yet.
+    pub(super) fn node_lost(&mut self, now: Time, servers: &Registry, node: NodeId, out: &mut Vec<Effect>) {
+        for Prober { prober, peer } in self.turns.node_lost(node, &nic(servers, node)) {
+            self.turn_ended(now, servers, (prober, peer), out);
+        }
     }
+
+    /// Ends the turns that have taken too long.
+    pub(super) fn end_overdue_turns(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
+        for Prober { prober, peer } in self.turns.overdue(now) {
+            self.turn_ended(now, servers, (prober, peer), out);
+        }
+        // Some links may have waited long enough for their path.
+        self.grant_all_turns(now, servers, out);
+    }
+
+    fn grant_turns(&mut self, now: Time, servers: &Registry, (from, to): (&Nic, &Nic), out: &mut Vec<Effect>) {
+        let (paths, models) = (&self.paths, &self.models);
+        let granted = self.turns.grant(now, from, to, |hosts| paths.link_state(now, hosts, models));
+        self.send_turns(now, servers, granted, out);
+    }
+
+    /// Grants turns after an update of the paths that links share.
+    fn grant_all_turns(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
+        let (paths, models) = (&self.paths, &self.models);
+        let granted = self.turns.grant_all(now, |hosts| paths.link_state(now, hosts, models));
+        self.send_turns(now, servers, granted, out);
+    }
+
+    fn send_turns(&mut self, now: Time, servers: &Registry, granted: Vec<(Prober, bool)>, out: &mut Vec<Effect>) {
+        for (Prober { prober, peer }, is_needed) in granted {
+            send(out, prober, LinkToProber::Turn { to: peer, is_needed });
+            let pair = (servers.location(prober), servers.location(peer));
+            if let Some(link) = self.paths.assumed(&pair).filter(|_| !is_needed) {
+                self.models.expect(now, pair, link);
+            }
+        }
+        let due = self.turns.due().into_iter().chain(self.paths.due(now).filter(|_| self.turns.has_waiting()));
+        out.extend(due.min().map(|at| Effect::SetTimer { timer: AgentTimer::Turns.into(), at }));
+    }
+}
+
+/// Returns the network interface of a node.
+fn nic(servers: &Registry, node: NodeId) -> Nic {
+    servers.get(node).map_or(Nic::Client(node), |server| Nic::Host(server.host().to_string()))
+}
+
+/// Returns servers of these two hosts, the first of which has measured its link to the second.
+fn measured_between(servers: &Registry, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
+    servers
+        .iter()
+        .filter(|(_, server)| server.host() == from)
+        .find_map(|(node, server)| Some((node, server.measured_peers().find(|peer| servers.is_on_host(*peer, to))?)))
 }

@@ -1,6 +1,20 @@
 //! The agent: tracks live nodes, the functions that servers offer and their speeds, and maps groups.
 //!
 //! Its knowledge is soft state: servers register again with a restarted agent. Neither data nor running plans depend on the agent.
+//!
+//! The agent only coordinates its parts. Each part has private fields, receives facts, and returns what follows from
+//! them as values or effects:
+//!
+//! | part | contents |
+//! |---|---|
+//! | [`registry`] | servers, and the functions that they offer |
+//! | [`models`] | run time models of functions |
+//! | [`links`], [`paths`], [`turns`] | links between hosts, and their measurement |
+//! | [`directory`] | updates for clients about servers and functions |
+//! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
+//! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`explain`] | shared data: names; where servers get them; which servers keep them |
+//!
+//! The parts read the registry. Apart from that, they do not access one another.
 
 mod backoff;
 mod batches;
@@ -12,33 +26,37 @@ mod models;
 mod names;
 mod paths;
 mod placement;
+mod plans;
+mod registration;
 mod registry;
 mod requests;
 mod sources;
-mod stale;
 mod turns;
+mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::member::Members;
 use crate::node::message::{
-    CatalogMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent, LinkToProber,
-    MapMessage, MapToAgent, Message, Registration, TaskMessage,
+    CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent,
+    LinkToProber, MapMessage, MapToAgent, Message, ReceivedTransfer, ServerToCatalog, TaskMessage, TaskToClient,
 };
 use crate::node::protocol::{Effect, Input, Role};
 use crate::node::{AgentTimer, Category, LogLine, Timer};
-use directory::{DIRECTORY_PAUSE_NS, DirectoryPush};
-use gridloom_base::limits::{HEARTBEAT_NS, PACE_MAX, PACE_MIN};
+use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
+use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{GroupId, Level, Machine, NodeId, Time};
-use gridloom_idl::Signature;
-use gridloom_perf::{LinkEstimate, Links, host_of};
-use links::PlanAssumptions;
+use gridloom_base::{Level, Machine, NodeId, Time};
+use gridloom_perf::{CompletedTransfer, FunctionModel, GridView, LinkEstimate};
+use links::HostLinks;
 use models::Models;
 use names::Names;
-use paths::Paths;
+use paths::Pair;
+use plans::Plans;
+use registry::{Registered, Registry};
 use requests::Requests;
-use turns::Turns;
+use sources::GridFacts;
+use view::GridKnowledge;
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -57,59 +75,17 @@ struct PeerInfo {
     version: u16,
 }
 
-#[derive(Debug)]
-struct Registered {
-    registration: Registration,
-    /// Version of the protocol that the server uses with this agent.
-    protocol: u16,
-    /// Label of the servers that share models with this one. See [`Registration::processors`].
-    processors: String,
-    since: Time,
-    /// Increases with each registration: servers that registered later have higher numbers.
-    number: u64,
-    speed_flops: Option<f64>,
-    links_done: bool,
-    links: BTreeMap<NodeId, Option<LinkEstimate>>,
-    pace: f64,
-    /// Functions that it offers but failed to run. It receives calls of them only while no other server can run them.
-    cannot_run: BTreeSet<String>,
-    /// It is draining and will exit.
-    is_draining: bool,
-    /// Work reserved for groups.
-    reservations: BTreeMap<GroupId, Reservation>,
-}
-
-/// A group's reservation of a server, with the assumptions of its plan.
-#[derive(Clone, Copy, Debug)]
-struct Reservation {
-    /// Predicted end of the group's tasks on this server.
-    end: Time,
-    /// The server's pace at the time of the plan.
-    pace: f64,
-}
-
 /// The state machine of an agent.
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
     members: Members<PeerInfo>,
-    servers: BTreeMap<NodeId, Registered>,
-    /// The registered functions: signature, and number of servers that offer the function.
-    functions: BTreeMap<String, (Signature, u32)>,
+    registry: Registry,
     directory: DirectoryPush,
     models: Models,
-    /// Models of links by host. Each client counts as a host of its own.
-    links: Links<String>,
-    /// Reported transfers wait until the link models are updated from them.
-    settle_timer_is_set: bool,
-    /// The server whose turn it was last to be asked for a probe.
-    probe_turn: NodeId,
-    /// Plans of groups that have not ended.
-    plans: BTreeMap<GroupId, PlanAssumptions>,
+    links: HostLinks,
     requests: Requests,
-    /// Turns to measure links.
-    turns: Turns,
-    paths: Paths,
+    plans: Plans,
     names: Names,
 }
 
@@ -120,17 +96,12 @@ impl Agent {
             names: Names::new(config.id, config.is_shared),
             config,
             members: Members::default(),
-            servers: BTreeMap::new(),
-            functions: BTreeMap::new(),
+            registry: Registry::default(),
             directory: DirectoryPush::default(),
             models: Models::default(),
-            links: Links::default(),
-            settle_timer_is_set: false,
-            probe_turn: NodeId(0),
-            plans: BTreeMap::new(),
+            links: HostLinks::default(),
             requests: Requests::default(),
-            turns: Turns::default(),
-            paths: Paths::default(),
+            plans: Plans::default(),
         }
     }
 
@@ -150,12 +121,12 @@ impl Agent {
     /// Returns the number of entries about groups and shared data, by kind: all 0 once every group has ended or its
     /// client is gone, and all names are deleted and no longer read.
     pub fn leak_counts(&self) -> [(&'static str, usize); 6] {
-        let promised = self.servers.values().map(|server| server.reservations.len()).sum();
+        let (plans, reservations) = self.plans.counts();
         let [versions, waits, searches] = self.names.counts();
         [
-            ("reservations of groups", promised),
+            ("reservations of groups", reservations),
             ("requests for plans", self.requests.len()),
-            ("plans", self.plans.len()),
+            ("plans", plans),
             ("versions of shared data", versions),
             ("requests that wait for names", waits),
             ("searches for shared data", searches),
@@ -185,39 +156,96 @@ impl Agent {
         }
     }
 
+    // ---- links
+
     fn on_link_message(&mut self, now: Time, from: NodeId, message: LinkToAgent, out: &mut Vec<Effect>) {
         match message {
-            LinkToAgent::LinkMeasured { to, link } => self.on_link_measured(now, from, to, link, out),
-            LinkToAgent::TransfersReceived { transfers } => self.on_transfers_seen(now, from, &transfers, out),
-            LinkToAgent::LinkBroken { to } => {
-                if let Some(server) = self.servers.get_mut(&from) {
-                    server.links.insert(to, None);
-                }
-            }
-            LinkToAgent::RequestTurn { to } => self.on_turn_request(now, from, to, out),
-            LinkToAgent::TurnOver { to } => self.on_turn_over(now, from, to, out),
+            LinkToAgent::LinkMeasured { to, link } => self.on_link_measured(now, (from, to), link, out),
+            LinkToAgent::TransfersReceived { transfers } => self.on_transfers_received(now, from, &transfers, out),
+            LinkToAgent::LinkBroken { to } => self.registry.link_broken(from, to),
+            LinkToAgent::RequestTurn { to } => self.links.turn_requested(now, &self.registry, (from, to), out),
+            LinkToAgent::TurnOver { to } => self.links.turn_ended(now, &self.registry, (from, to), out),
             LinkToAgent::LinksDone => {
-                if let Some(server) = self.servers.get_mut(&from) {
-                    server.links_done = true;
-                    self.notify_newly_usable(from, out);
-                    self.map_waiting(now, out);
+                if self.registry.links_done(from) {
+                    self.on_measured(now, from, out);
                 }
             }
         }
     }
 
+    fn on_link_measured(&mut self, now: Time, (from, to): (NodeId, NodeId), link: LinkEstimate, out: &mut Vec<Effect>) {
+        let sane = Some(link).filter(LinkEstimate::is_sane);
+        let Some(was_measured) = sane.and_then(|link| self.registry.link_measured(from, to, link)) else { return };
+        let pair = self.pair((from, to));
+        let moving = self.pairs_in_transfer();
+        if self.links.measured(now, (from, to), &pair, (link, was_measured), &moving) {
+            self.link_changed(&pair, out);
+        }
+        if self.links.update_paths(now, &self.registry, &pair, out) {
+            self.map_waiting(now, out);
+        }
+    }
+
+    fn pair(&self, (from, to): (NodeId, NodeId)) -> Pair {
+        (self.registry.location(from), self.registry.location(to))
+    }
+
+    /// Returns the pairs of hosts between which transfers may be in progress: those of current plans, and of shared data.
+    fn pairs_in_transfer(&self) -> BTreeSet<Pair> {
+        let shared = self.names.transfer_pairs().map(|nodes| self.pair(nodes));
+        self.plans.transfers().cloned().chain(shared).collect()
+    }
+
+    fn on_transfers_received(&mut self, now: Time, to: NodeId, transfers: &[ReceivedTransfer], out: &mut Vec<Effect>) {
+        let is_known = |node: NodeId| self.registry.has(node) || self.directory.is_subscribed(node);
+        if !is_known(to) {
+            return;
+        }
+        // Transfers from nodes that are gone are not stored.
+        for one in transfers.iter().take(TRANSFERS_PER_REPORT).filter(|one| is_known(one.from)) {
+            let (from, to) = (self.registry.location(one.from), self.registry.location(to));
+            if one.duration_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == to {
+                continue;
+            }
+            let end = now - one.age_ns;
+            let start = end - one.duration_ns;
+            self.links.add_transfer(now, CompletedTransfer { from, to, size_bytes: one.size_bytes, start, end }, out);
+        }
+    }
+
+    fn on_transfers_settled(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for pair in self.links.learn(now, out) {
+            self.link_changed(&pair, out);
+        }
+    }
+
+    fn link_changed(&mut self, pair: &Pair, out: &mut Vec<Effect>) {
+        // Clients measure the links to and from themselves.
+        let are_servers = [&pair.0, &pair.1].into_iter().all(|host| self.registry.on_host(host).is_some());
+        if let Some(model) = self.links.models().of(&pair.0, &pair.1).filter(|_| are_servers) {
+            self.plans.link_changed(pair, model, out);
+        }
+    }
+
+    /// Forgets the links of a node that is gone. A host is forgotten with its last server.
+    fn forget_links(&mut self, place: &str) {
+        if self.registry.on_host(place).is_none() {
+            self.links.forget(place);
+        }
+    }
+
+    // ---- servers and their functions
+
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToAgent, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToAgent::Register(registration) if self.is_server(from) => {
+            DirectoryToAgent::Register(registration) if self.has_role(from, Role::Server) => {
                 self.on_register(now, from, registration, out);
             }
             DirectoryToAgent::Register(_) => reject_message(from, out),
             DirectoryToAgent::Speed { flops } => {
-                if let Some(server) = self.servers.get_mut(&from) {
-                    server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
-                    self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
-                    self.notify_newly_usable(from, out);
-                    self.map_waiting(now, out);
+                if self.registry.set_speed(from, flops) {
+                    self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+                    self.on_measured(now, from, out);
                 }
             }
             DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
@@ -228,17 +256,63 @@ impl Agent {
             }
             DirectoryToAgent::ModelsReported { .. } => {}
             DirectoryToAgent::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => {
-                self.on_pace(now, from, pace, out);
+                if let Some(server) = self.registry.set_pace(from, pace) {
+                    self.plans.pace_changed(from, server.name(), pace, out);
+                    self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+                }
             }
             DirectoryToAgent::Pace { .. } => reject_message(from, out),
-            DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, function, &why, out),
+            DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, &function, &why, out),
             DirectoryToAgent::Draining => self.on_drains(now, from, out),
-            DirectoryToAgent::Subscribe => self.on_subscribe(now, from, out),
+            DirectoryToAgent::Subscribe => {
+                if self.directory.has_pending() {
+                    self.push_directory(now, out);
+                }
+                self.directory.subscribe(from, self.registry.signatures(), out);
+            }
             DirectoryToAgent::GetLinks => {
-                send(out, from, DirectoryToClient::LinksKnown { links: self.link_reports(now) });
+                send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now) });
             }
         }
     }
+
+    /// Handles a measurement of a new server: if there is nothing left to measure, plans can use the server.
+    fn on_measured(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
+        if let Some(server) = self.registry.get(node).filter(|server| server.is_measured()) {
+            self.plans.server_joined(node, server.name(), out);
+        }
+        self.map_waiting(now, out);
+    }
+
+    fn on_model(&mut self, now: Time, from: NodeId, function: &str, model: FunctionModel, out: &mut Vec<Effect>) {
+        let Some(server) = self.registry.get(from).filter(|server| model.is_sane() && server.offers(function)) else {
+            return;
+        };
+        let (name, processors) = (server.name(), &server.processors);
+        let change = self.models.learn((processors, name), function, model, &self.registry.speeds());
+        if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
+            let why = format!("'{function}' takes {change:.1} times as long on '{name}' as its model predicted");
+            let alike = self.registry.iter().filter(|(_, other)| other.processors == *processors);
+            self.plans.servers_changed(alike.map(|(node, _)| node), &why, out);
+        }
+        self.directory.schedule(now + MODELS_PAUSE_NS, out);
+    }
+
+    fn push_directory(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let servers = self.grid_view(now).servers;
+        self.directory.push(servers, || self.registry.signatures(), out);
+    }
+
+    fn knowledge(&self) -> GridKnowledge<'_> {
+        GridKnowledge { servers: &self.registry, models: &self.models, links: &self.links, plans: &self.plans }
+    }
+
+    /// Returns the view of the grid that clients receive. It remains valid until something changes.
+    fn grid_view(&self, now: Time) -> GridView {
+        self.knowledge().view(now, None)
+    }
+
+    // ---- plans
 
     fn on_map_message(&mut self, now: Time, from: NodeId, message: MapToAgent, out: &mut Vec<Effect>) {
         match message {
@@ -257,23 +331,58 @@ impl Agent {
             }
             MapToAgent::GroupEnded { group } => {
                 if group.client == from {
-                    self.plans.remove(&group);
+                    self.plans.group_ended(group);
                     self.requests.forget_group(group, out);
-                    self.servers.values_mut().for_each(|server| {
-                        server.reservations.remove(&group);
-                    });
                 }
             }
         }
     }
 
+    // ---- shared data
+
+    /// Returns the part that manages shared data, and the facts that it needs.
+    fn names(&mut self, now: Time) -> (&mut Names, GridFacts<'_>) {
+        let Agent { names, registry, links, .. } = self;
+        (names, GridFacts { now, servers: registry, links: links.models() })
+    }
+
+    fn on_client_of_catalog(&mut self, now: Time, client: NodeId, message: ClientToCatalog, out: &mut Vec<Effect>) {
+        if !self.has_role(client, Role::Client) {
+            return reject_message(client, out);
+        }
+        let (names, grid) = self.names(now);
+        names.on_client_message(grid, client, message, out);
+    }
+
+    fn on_server_of_catalog(&mut self, now: Time, server: NodeId, message: ServerToCatalog, out: &mut Vec<Effect>) {
+        if !self.registry.has(server) {
+            return reject_message(server, out);
+        }
+        let (names, grid) = self.names(now);
+        names.on_server_message(grid, server, message, out);
+    }
+
+    /// Handles messages that a server sends to the owner of data, for shared data.
+    fn on_owner_message(&mut self, now: Time, server: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
+        if !self.registry.has(server) {
+            return reject_message(server, out);
+        }
+        let (names, grid) = self.names(now);
+        names.on_owner_message(grid, server, message, out);
+    }
+
+    // ---- time and peers
+
     fn on_timer(&mut self, now: Time, timer: AgentTimer, out: &mut Vec<Effect>) {
         match timer {
             AgentTimer::Heartbeat => self.on_heartbeat(now, out),
-            AgentTimer::TransfersSettled => self.on_settled(now, out),
-            AgentTimer::Batches => self.answer_batches(now, out),
+            AgentTimer::TransfersSettled => self.on_transfers_settled(now, out),
+            AgentTimer::Batches => {
+                let (names, grid) = self.names(now);
+                names.answer_batches(grid, out);
+            }
             AgentTimer::MeasureTimeout => self.map_waiting(now, out),
-            AgentTimer::Turns => self.on_turns_timer(now, out),
+            AgentTimer::Turns => self.links.end_overdue_turns(now, &self.registry, out),
             AgentTimer::Mapping => {
                 self.requests.stop_late(now, out);
                 self.map_waiting(now, out);
@@ -292,52 +401,40 @@ impl Agent {
             out.push(Effect::Disconnect { peer });
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        self.request_probe(now, out);
-        self.retry_all_searches(now, out);
-        self.settle_names(now, out);
-        self.add_missing_keepers(now, out);
-        debug_assert_eq!(self.names.catalog().check(), Ok(()), "agent '{}'", self.config.name);
+        self.links.request_probe(now, &self.registry, out);
+        let (names, grid) = self.names(now);
+        names.on_heartbeat(grid, out);
+        debug_assert_eq!(self.names.check(), Ok(()), "agent '{}'", self.config.name);
     }
 
-    /// True if a peer is a server, registered or not.
-    fn is_server(&self, peer: NodeId) -> bool {
-        self.members.get(peer).is_some_and(|peer| peer.data.role == Role::Server)
+    fn has_role(&self, peer: NodeId, role: Role) -> bool {
+        self.members.get(peer).is_some_and(|peer| peer.data.role == role)
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
-        let server = self.servers.remove(&node)?;
-        for signature in &server.registration.functions {
-            if let Some((_, count)) = self.functions.get_mut(&signature.name) {
-                *count -= 1;
-                if *count == 0 {
-                    self.functions.remove(&signature.name);
-                }
-            }
-        }
-        Some(server)
+        self.plans.server_lost(node);
+        self.registry.remove(node)
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.members.remove(node);
-        self.turns_lost(now, node, out);
+        self.links.node_lost(now, &self.registry, node, out);
         self.directory.forget(node);
         self.requests.forget_client(node, out);
-        self.plans.retain(|group, _| group.client != node);
+        self.plans.client_lost(node);
         self.forget_links(&node.to_string());
-        self.names_lost(now, node, why, out);
-        for server in self.servers.values_mut() {
-            server.reservations.retain(|group, _| group.client != node);
-            server.links.remove(&node);
-        }
+        let (names, grid) = self.names(now);
+        names.node_lost(grid, node, why, out);
+        self.registry.forget_links_to(node);
         if let Some(server) = self.forget_server(node) {
-            let Registration { name, address, .. } = &server.registration;
             let line = LogLine::new(Level::Warning, Category::Agent, "lost a server");
-            out.push(line.peer(name).address(address).why(why).into());
-            self.forget_links(host_of(&server.registration.address));
-            self.directory_changed(now, out);
+            out.push(line.peer(server.name()).address(server.address()).why(why).into());
+            self.forget_links(server.host());
+            self.directory.changed(now, out);
             self.map_waiting(now, out);
         }
-        self.send_catalog_updates(now, out);
+        let (names, grid) = self.names(now);
+        names.send_updates(grid, out);
     }
 }
 

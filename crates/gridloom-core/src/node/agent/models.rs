@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_base::limits::SPEED_FLOPS_DEFAULT;
-use gridloom_perf::FunctionModel;
+use gridloom_base::limits::{SPEED_FLOPS_DEFAULT, TIME_SLICE_NOISE_S};
+use gridloom_perf::{Curve, FunctionModel, Size};
 
 /// All models, by function. Servers of one host have the same processors, unless one is slowed down: a model of one
 /// applies to all, so noise does not make equal servers look different.
@@ -28,8 +28,28 @@ impl Models {
         }
     }
 
-    /// Updates a server's model.
-    pub(super) fn update(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
+    /// Updates a server's model. Returns the factor by which the time of the model's largest call has changed, or 1 if
+    /// the change may be noise. `speeds` contains the speeds of all hosts.
+    pub(super) fn learn(
+        &mut self,
+        (host, server): (&str, &str),
+        function: &str,
+        model: FunctionModel,
+        speeds: &BTreeMap<&str, f64>,
+    ) -> f64 {
+        let speed = speeds.get(host).copied();
+        let before = self.model_of(host, function, speeds);
+        let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
+        let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
+        let times_s = size.map(|size| (before.seconds(size, speed), model.seconds(size, speed)));
+        self.update(host, server, function, model);
+        match times_s.map(|(before_s, after_s)| (after_s / before_s, (after_s - before_s).abs())) {
+            Some((change, by_s)) if change.is_finite() && change > 0.0 && by_s >= TIME_SLICE_NOISE_S => change,
+            Some(_) | None => 1.0,
+        }
+    }
+
+    fn update(&mut self, host: &str, server: &str, function: &str, model: FunctionModel) {
         let of_host = self.by_function.entry(function.into()).or_default().entry(host.into()).or_default();
         let calls = model.calls();
         let before = of_host.by_server.insert(server.into(), model);
@@ -68,8 +88,10 @@ impl Models {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::*;
+    use crate::node::message::Registration;
     use crate::node::version::{RELEASE, VERSIONS};
     use gridloom_perf::{FunctionModel, Learner, Size};
+    use std::collections::BTreeMap;
 
     pub(in super::super) fn agent() -> Agent {
         Agent::new(AgentConfig { id: NodeId(1), name: "agent".into(), is_shared: true })
@@ -104,7 +126,7 @@ pub(super) mod tests {
     }
 
     fn seconds(agent: &Agent, server: usize) -> f64 {
-        let view = &agent.grid_view(Time(100), None).servers[server];
+        let view = &agent.grid_view(Time(100)).servers[server];
         let model: &FunctionModel = &view.functions["m/f"];
         model.seconds(Size::Work(1e9), view.speed_flops)
     }
@@ -139,7 +161,7 @@ pub(super) mod tests {
         assert_eq!(seconds(&agent, 0), seconds(&agent, 1));
         assert!((1.0..=1.2).contains(&seconds(&agent, 0)), "{}", seconds(&agent, 0));
         assert_eq!(seconds(&agent, 2), 4.0);
-        let speeds: Vec<_> = agent.grid_view(Time(100), None).servers.iter().map(|s| s.speed_flops).collect();
+        let speeds: Vec<_> = agent.grid_view(Time(100)).servers.iter().map(|s| s.speed_flops).collect();
         assert_eq!(speeds, [Some(1e9), Some(1e9), Some(2.5e8)]);
     }
 }

@@ -2,27 +2,33 @@
 //!
 //! To servers, the catalog is the owner of shared data. It has servers drop copies that nobody needs.
 
-use super::placement::{Placement, PutRequest, refusal};
-use super::sources::SourceSearches;
-use super::{Agent, reject_message, send};
+use std::collections::BTreeSet;
+
+use super::explain::explain;
+use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
+use super::registry::Registered;
+use super::sources::{GridFacts, SourceSearches};
+use super::{reject_message, send};
 use crate::data::{Catalog, CatalogUpdate, Content, RequestId, Stored};
 use crate::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, NameEntry, ServerToCatalog, StoredVersion,
-    TaskToClient, TaskToServer,
+    TaskReport, TaskToClient, TaskToServer,
 };
-use crate::node::protocol::{Effect, Role};
+use crate::node::protocol::Effect;
 use gridloom_base::limits::{KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE};
 use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time};
+use gridloom_map::Outline;
 
+/// The agent's part that manages shared data.
 #[derive(Debug)]
 pub(super) struct Names {
-    pub(super) catalog: Catalog,
+    catalog: Catalog,
     /// True if clients share this agent. An agent that maps for a single client has no names to share.
     is_shared: bool,
     /// Start time of the agent.
     since: Time,
-    pub(super) searches: SourceSearches,
-    pub(super) keeping: Placement,
+    searches: SourceSearches,
+    keeping: Placement,
 }
 
 impl Names {
@@ -40,67 +46,88 @@ impl Names {
         [self.catalog.len(), self.catalog.waits(), self.searches.len() + self.keeping.len()]
     }
 
-    pub(super) fn catalog(&self) -> &Catalog {
-        &self.catalog
+    /// Returns the first invariant of the catalog that is violated.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.catalog.check()
     }
-}
 
-impl Agent {
+    /// Returns the senders and receivers of all transfers in progress.
+    pub(super) fn transfer_pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        self.searches.transfer_pairs()
+    }
+
+    /// Sets the locations and sizes of shared data that functions of a group read. Names that do not exist yet are left
+    /// out, because no plan predicts how long a call waits for one.
+    pub(super) fn set_locations(&self, outline: &mut Outline) {
+        let mut unknown = BTreeSet::new();
+        for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
+            let Some(name) = &datum.name else { continue };
+            match self.catalog.current(name) {
+                Some(named) => {
+                    datum.size_bytes = named.meta.size_bytes();
+                    datum.at = self.catalog.holders(named.datum).collect();
+                    datum.method = named.method;
+                }
+                None => _ = unknown.insert(index as u32),
+            }
+        }
+        if !unknown.is_empty() {
+            outline.tasks.iter_mut().for_each(|task| task.inputs.retain(|input| !unknown.contains(input)));
+        }
+    }
+
     // ---- clients
 
-    pub(super) fn on_client_of_catalog(
+    pub(super) fn on_client_message(
         &mut self,
-        now: Time,
+        grid: GridFacts<'_>,
         client: NodeId,
         message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
-        if self.members.get(client).is_none_or(|peer| peer.data.role != Role::Client) {
-            return reject_message(client, out);
-        }
-        if let Some(request) = message.request().filter(|_| !self.names.is_shared) {
+        if let Some(request) = message.request().filter(|_| !self.is_shared) {
             let why = "this session uses a list of servers and maps by itself".into();
             let answer = CatalogToClient::Answer { request, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
         let answered = match message {
-            ClientToCatalog::Put { request, .. } => (request, self.on_put(now, client, message, out)),
-            ClientToCatalog::CheckPut { request, datum } if self.names.catalog.is_complete(datum) => {
+            ClientToCatalog::Put { request, .. } => (request, self.on_put(grid, client, message, out)),
+            ClientToCatalog::CheckPut { request, datum } if self.catalog.is_complete(datum) => {
                 (request, Ok(Some(CatalogAnswer::Put)))
             }
             ClientToCatalog::CheckPut { request, datum } => {
-                if self.names.catalog.holders(datum).next().is_some() {
+                if self.catalog.holders(datum).next().is_some() {
                     send(out, client, CatalogToClient::Replicating { request });
                 }
                 return;
             }
             ClientToCatalog::Find { request, name, waits } => {
-                (request, self.find(RequestId { client, number: request }, &name, waits))
+                (request, self.find(grid, RequestId { client, number: request }, &name, waits))
             }
             ClientToCatalog::Delete { request, name } => {
-                (request, self.names.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
+                (request, self.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
             }
             ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(&prefix, &after)))),
-            ClientToCatalog::Explain { request, name, after } => (request, self.explain(now, &name, after).map(Some)),
+            ClientToCatalog::Explain { request, name, after } => (request, self.explain(grid, &name, after).map(Some)),
             ClientToCatalog::CancelRequest { request, name } => {
-                let waited = self.names.catalog.forget_wait(RequestId { client, number: request });
-                (request, if waited { Err(self.names.catalog.not_found(&name)) } else { Ok(None) })
+                let waited = self.catalog.forget_wait(RequestId { client, number: request });
+                (request, if waited { Err(self.catalog.not_found(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
-                self.names.catalog.withdraw(client, datum);
-                return self.send_catalog_updates(now, out);
+                self.catalog.withdraw(client, datum);
+                return self.send_updates(grid, out);
             }
             ClientToCatalog::Locate { datum } => {
-                let holders = self.holders_of(datum);
-                let why = self.why_lost(datum);
+                let facts = grid.with(&self.catalog);
+                let (holders, why) = (facts.holders_with_addresses(datum), facts.why_lost(datum));
                 return send(out, client, CatalogToClient::Located { datum, holders, why });
             }
             ClientToCatalog::Reads { data } => {
-                return data.into_iter().for_each(|(datum, times)| self.names.catalog.reads(client, datum, times));
+                return data.into_iter().for_each(|(datum, times)| self.catalog.reads(client, datum, times));
             }
             ClientToCatalog::Release { datum, times } => {
-                self.names.catalog.release(client, datum, times);
-                return self.send_catalog_updates(now, out);
+                self.catalog.release(client, datum, times);
+                return self.send_updates(grid, out);
             }
         };
         match answered {
@@ -108,13 +135,13 @@ impl Agent {
             (request, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request, answer: Ok(answer) }),
             (request, Err(error)) => send(out, client, CatalogToClient::Answer { request, answer: Err(error) }),
         }
-        self.send_catalog_updates(now, out);
+        self.send_updates(grid, out);
     }
 
     /// Handles a client's request where to put a datum.
     fn on_put(
         &mut self,
-        now: Time,
+        grid: GridFacts<'_>,
         client: NodeId,
         message: ClientToCatalog,
         out: &mut Vec<Effect>,
@@ -135,52 +162,52 @@ impl Agent {
         else {
             return Ok(None);
         };
-        if before.is_some_and(|datum| self.names.catalog.is_complete(datum)) {
+        if before.is_some_and(|datum| self.catalog.is_complete(datum)) {
             return Ok(Some(CatalogAnswer::Put));
         }
-        let at = at.into_iter().filter(|node| self.servers.contains_key(node)).collect();
+        let at = at.into_iter().filter(|node| grid.servers.has(*node)).collect();
         let replicas = replicas.clamp(1, REPLICAS_MAX);
         let content = Content { meta, is_durable, method, made_by };
         let refused = refused.iter().take(KEEPERS_TRIED_MAX);
         let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
         let wanted = PutRequest { content, replaces, replicas, at, refused };
-        self.record_refusals(now, &wanted, out);
-        self.begin_put(now, RequestId { client, number: request }, &name, wanted, out)
+        self.keeping.record_refusals(grid, &wanted, out);
+        self.begin_put(grid, RequestId { client, number: request }, &name, wanted, out)
     }
 
     /// Chooses the servers that keep a new version of a name. No servers are chosen if the call has already put it before.
     fn begin_put(
         &mut self,
-        now: Time,
+        grid: GridFacts<'_>,
         question: RequestId,
         name: &str,
         wanted: PutRequest,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        match self.names.catalog.has_put(name, &wanted.content, wanted.replicas) {
+        match self.catalog.has_put(name, &wanted.content, wanted.replicas) {
             Ok(true) => return Ok(Some(CatalogAnswer::Put)),
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        match self.names.catalog.join_put(question, name, &wanted.content, wanted.replicas) {
+        match self.catalog.join_put(question, name, &wanted.content, wanted.replicas) {
             Ok(true) => return Ok(None),
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        let broken_off = self.names.catalog.put_of_earlier_run(question, name, wanted.content.made_by);
-        if let Some((former, _)) = broken_off.and_then(|datum| self.names.catalog.put_failed(datum)) {
+        let broken_off = self.catalog.put_of_earlier_run(question, name, wanted.content.made_by);
+        if let Some((former, _)) = broken_off.and_then(|datum| self.catalog.put_failed(datum)) {
             // If that run of the call still continues, this one has replaced it.
             let answer = Err(NameError::ContentDiffers { name: name.into() });
             send(out, former.client, CatalogToClient::Answer { request: former.number, answer });
-            self.send_catalog_updates(now, out);
+            self.send_updates(grid, out);
         }
-        self.names.catalog.check_put(name, wanted.replaces)?;
-        let places = self.choose_keepers(name, &wanted)?;
+        self.catalog.check_put(name, wanted.replaces)?;
+        let places = self.keeping.choose(grid.with(&self.catalog), name, &wanted)?;
         let server = places[0];
-        let address = self.servers[&server].registration.address.clone();
-        let named = self.names.catalog.begin(question, name, wanted.content, &places).clone();
+        let address = grid.servers.address(server);
+        let named = self.catalog.begin(question, name, wanted.content, &places).clone();
         for (server, why) in wanted.refused {
-            self.names.catalog.refused(named.datum, server, why);
+            self.catalog.refused(named.datum, server, why);
         }
         // This message arrives before the client's copy, which is sent over a different connection.
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
@@ -188,18 +215,34 @@ impl Agent {
         Ok(None)
     }
 
-    fn find(&mut self, question: RequestId, name: &str, waits: bool) -> Result<Option<CatalogAnswer>, NameError> {
-        let found = self.names.catalog.find(question, name, waits)?.cloned();
-        Ok(found.map(|named| self.found(named)))
+    fn find(
+        &mut self,
+        grid: GridFacts<'_>,
+        question: RequestId,
+        name: &str,
+        waits: bool,
+    ) -> Result<Option<CatalogAnswer>, NameError> {
+        let found = self.catalog.find(question, name, waits)?.cloned();
+        Ok(found.map(|named| self.found(grid, named)))
     }
 
-    fn found(&self, named: NamedDatum) -> CatalogAnswer {
-        CatalogAnswer::Found { holders: self.holders_of(named.datum), named }
+    /// Returns the versions of a name, and how servers after `after` would get a copy of the current one.
+    pub(super) fn explain(
+        &mut self,
+        grid: GridFacts<'_>,
+        name: &str,
+        after: Option<NodeId>,
+    ) -> Result<CatalogAnswer, NameError> {
+        explain(&mut self.searches, grid.with(&self.catalog), name, after)
+    }
+
+    fn found(&self, grid: GridFacts<'_>, named: NamedDatum) -> CatalogAnswer {
+        CatalogAnswer::Found { holders: grid.with(&self.catalog).holders_with_addresses(named.datum), named }
     }
 
     fn list(&self, prefix: &str, after: &str) -> CatalogAnswer {
-        let mut listed = self.names.catalog.list(prefix, after);
-        let of = |(named, holders): (&NamedDatum, &std::collections::BTreeSet<NodeId>)| NameEntry {
+        let mut listed = self.catalog.list(prefix, after);
+        let of = |(named, holders): (&NamedDatum, &BTreeSet<NodeId>)| NameEntry {
             named: named.clone(),
             holders: holders.iter().copied().collect(),
         };
@@ -207,47 +250,34 @@ impl Agent {
         CatalogAnswer::Listed { names, has_more: listed.next().is_some() }
     }
 
-    /// Returns the servers with copies, and their addresses.
-    pub(super) fn holders_of(&self, datum: DatumId) -> Vec<(NodeId, String)> {
-        let holders = self.names.catalog.holders(datum.whole());
-        let known = holders.filter_map(|node| Some((node, self.servers.get(&node)?.registration.address.clone())));
-        known.collect()
-    }
-
-    pub(super) fn why_lost(&self, datum: DatumId) -> String {
-        match self.names.catalog.named(datum.whole()) {
-            Some(named) => format!("no server has '{}' any more", named.name),
-            None => "it was deleted or replaced".into(),
-        }
-    }
-
     /// Sends the catalog's pending updates to servers and clients.
-    pub(super) fn send_catalog_updates(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn send_updates(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
         // Handling one update may cause another.
-        while let Some(news) = Some(self.names.catalog.take_updates()).filter(|news| !news.is_empty()) {
-            news.into_iter().for_each(|news| self.send_catalog_update(now, news, out));
+        while let Some(news) = Some(self.catalog.take_updates()).filter(|news| !news.is_empty()) {
+            news.into_iter().for_each(|news| self.send_update(grid, news, out));
         }
     }
 
-    fn send_catalog_update(&mut self, now: Time, news: CatalogUpdate, out: &mut Vec<Effect>) {
+    fn send_update(&mut self, grid: GridFacts<'_>, news: CatalogUpdate, out: &mut Vec<Effect>) {
         match news {
             CatalogUpdate::Dropped { datum, holders } => {
-                self.names.searches.forget_datum(datum);
-                self.names.keeping.backoff.forget_datum(datum);
+                self.searches.forget_datum(datum);
+                self.keeping.forget_datum(datum);
                 for server in holders {
-                    self.cancel_keeping(datum, server, out);
+                    self.searches.transfer_ended(datum, server);
+                    self.keeping.cancel(datum, server, out);
                     send(out, server, TaskToServer::Release { data: vec![datum] });
                 }
-                self.retry_searches_of(now, datum, out);
+                self.searches.retry_of(grid.with(&self.catalog), datum, out);
             }
             CatalogUpdate::Superseded { datum, holders } => {
                 holders.iter().for_each(|to| send(out, *to, CatalogToServer::Superseded { datum }));
             }
             CatalogUpdate::Keep { datum, at } => {
-                at.into_iter().for_each(|server| self.send_to_keeper(now, datum, server, out))
+                at.into_iter().for_each(|server| self.send_to_keeper(grid, datum, server, out))
             }
             CatalogUpdate::Joined { name, place, joined, is_put } => {
-                let server = self.servers.get(&place).map(|server| server.registration.name.clone());
+                let server = grid.servers.get(place).map(|server| server.name().to_string());
                 let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
                 for RequestId { client, number: request } in joined {
@@ -255,54 +285,57 @@ impl Agent {
                     send(out, client, CatalogToClient::Answer { request, answer });
                 }
             }
-            CatalogUpdate::KeeperMissing { datum } => self.add_missing_to_put(now, datum, out),
+            CatalogUpdate::KeeperMissing { datum } => self.add_missing_to_put(grid, datum, out),
         }
     }
 
     // ---- servers
 
-    pub(super) fn on_server_of_catalog(
+    pub(super) fn on_server_message(
         &mut self,
-        now: Time,
+        grid: GridFacts<'_>,
         server: NodeId,
         message: ServerToCatalog,
         out: &mut Vec<Effect>,
     ) {
-        if !self.servers.contains_key(&server) {
-            return reject_message(server, out);
-        }
         match message {
-            ServerToCatalog::Stored { datum, client } => self.stored(server, client, datum, out),
+            ServerToCatalog::Stored { datum, client } => self.stored(grid, (server, client), datum, out),
             ServerToCatalog::HasCopies { data } => {
-                data.into_iter().for_each(|datum| self.record_copy(now, datum, server, out));
+                data.into_iter().for_each(|datum| self.record_copy(grid, datum, server, out));
             }
             ServerToCatalog::StoredVersions { data } => {
                 for StoredVersion { named, is_current } in data {
                     let datum = named.datum;
-                    if self.names.catalog.is_being_put(datum) {
+                    if self.catalog.is_being_put(datum) {
                         // The server took the datum while this agent was not connected. Its report may have been lost.
-                        self.stored(server, NodeId::CATALOG, datum, out);
+                        self.stored(grid, (server, NodeId::CATALOG), datum, out);
                         continue;
                     }
-                    let waiting = self.names.catalog.server_reported(server, named, is_current);
-                    self.send_found(datum, waiting, out);
-                    self.retry_searches_of(now, datum, out);
+                    let waiting = self.catalog.server_reported(server, named, is_current);
+                    self.send_found(grid, datum, waiting, out);
+                    self.searches.retry_of(grid.with(&self.catalog), datum, out);
                 }
             }
         }
-        self.send_catalog_updates(now, out);
+        self.send_updates(grid, out);
     }
 
     /// Handles a server's report that it has stored a version, which it was assigned to store or another server has
     /// stored in its place.
-    fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
-        let is_durable = self.names.catalog.named(datum).is_some_and(|named| named.is_durable);
-        self.names.keeping.backoff.kept(server, datum, is_durable);
-        match self.names.catalog.stored(server, client, datum) {
+    fn stored(
+        &mut self,
+        grid: GridFacts<'_>,
+        (server, client): (NodeId, NodeId),
+        datum: DatumId,
+        out: &mut Vec<Effect>,
+    ) {
+        let is_durable = self.catalog.named(datum).is_some_and(|named| named.is_durable);
+        self.keeping.kept(server, datum, is_durable);
+        match self.catalog.stored(server, client, datum) {
             Stored::Whole { by, waiting } => {
                 let answer = CatalogToClient::Answer { request: by.number, answer: Ok(CatalogAnswer::Put) };
                 send(out, by.client, answer);
-                self.send_found(datum, waiting, out);
+                self.send_found(grid, datum, waiting, out);
             }
             Stored::Copy => {}
             Stored::Unknown => send(out, server, TaskToServer::Release { data: vec![datum] }),
@@ -310,98 +343,182 @@ impl Agent {
     }
 
     /// Handles a server's report of a copy. The server drops a copy that is not needed.
-    fn record_copy(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+    fn record_copy(&mut self, grid: GridFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         if !datum.is_shared() {
             return;
         }
-        if !self.names.catalog.has_copy(datum, server) {
+        if !self.catalog.has_copy(datum, server) {
             return send(out, server, TaskToServer::Release { data: vec![datum] });
         }
-        let waiting = self.names.catalog.take_waiting(datum);
-        self.send_found(datum, waiting, out);
-        self.retry_searches_of(now, datum, out);
+        let waiting = self.catalog.take_waiting(datum);
+        self.send_found(grid, datum, waiting, out);
+        self.searches.retry_of(grid.with(&self.catalog), datum, out);
     }
 
     /// Drops the data that nobody needs, once servers and clients have had time to report what they have.
-    pub(super) fn settle_names(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.names.catalog.forget_away(now);
-        self.send_catalog_updates(now, out);
-        if now.since(self.names.since) >= RECONNECT_NS_MAX {
-            for (datum, server) in self.names.catalog.settle() {
+    fn settle(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        self.catalog.forget_away(grid.now);
+        self.send_updates(grid, out);
+        if grid.now.since(self.since) >= RECONNECT_NS_MAX {
+            for (datum, server) in self.catalog.settle() {
                 send(out, server, TaskToServer::Release { data: vec![datum] });
             }
-            self.send_catalog_updates(now, out);
+            self.send_updates(grid, out);
         }
     }
 
-    fn send_found(&self, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
-        let Some(named) = self.names.catalog.named(datum) else { return };
+    fn send_found(&self, grid: GridFacts<'_>, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
+        let Some(named) = self.catalog.named(datum) else { return };
         for RequestId { client, number: request } in waiting {
-            send(out, client, CatalogToClient::Answer { request, answer: Ok(self.found(named.clone())) });
+            send(out, client, CatalogToClient::Answer { request, answer: Ok(self.found(grid, named.clone())) });
         }
     }
 
     /// Handles messages that a server sends to the owner of data, for shared data.
-    pub(super) fn on_owner_message(&mut self, now: Time, server: NodeId, message: TaskToClient, out: &mut Vec<Effect>) {
-        if !self.servers.contains_key(&server) {
-            return reject_message(server, out);
-        }
+    pub(super) fn on_owner_message(
+        &mut self,
+        grid: GridFacts<'_>,
+        server: NodeId,
+        message: TaskToClient,
+        out: &mut Vec<Effect>,
+    ) {
         match message {
             TaskToClient::TasksEnded { reports, transfers, .. } => {
                 let has_ended = !reports.is_empty();
-                reports.into_iter().for_each(|report| self.keeper_task_ended(now, server, report, out));
+                reports.into_iter().for_each(|report| self.keeper_task_ended(grid, server, report, out));
                 if has_ended {
-                    self.add_missing_keepers(now, out);
+                    self.add_missing_keepers(grid, out);
                 }
                 for report in transfers.iter().filter(|report| report.to == server) {
-                    self.names.searches.transfer_ended(report.datum, server);
+                    self.searches.transfer_ended(report.datum, server);
                     if report.datum.slice().is_some() {
                         continue;
                     }
-                    self.record_copy(now, report.datum, server, out);
+                    self.record_copy(grid, report.datum, server, out);
                 }
             }
             TaskToClient::Dropped { data } => {
-                let why = format!("server '{}' dropped it", self.servers[&server].registration.name);
-                data.into_iter().for_each(|datum| self.names.catalog.dropped(datum, server, &why));
+                let why = format!("server '{}' dropped it", grid.servers.get(server).map_or("", Registered::name));
+                data.into_iter().for_each(|datum| self.catalog.dropped(datum, server, &why));
             }
             TaskToClient::SupplyFailed { datum, from, .. } if datum.is_shared() => {
-                self.supply_failed(now, (datum, server, from), out);
+                self.searches.supply_failed(grid.with(&self.catalog), (datum, server, from), out);
             }
             _ => reject_message(server, out),
         }
-        self.send_catalog_updates(now, out);
+        self.send_updates(grid, out);
     }
 
     // ---- lost nodes
 
-    pub(super) fn names_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        self.names.searches.server_lost(node);
-        if let Some(server) = self.servers.get(&node) {
-            let name = server.registration.name.clone();
-            let coming = self.names.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
+    /// Handles the loss of a node. A server is still registered.
+    pub(super) fn node_lost(&mut self, grid: GridFacts<'_>, node: NodeId, why: &str, out: &mut Vec<Effect>) {
+        self.searches.server_lost(node);
+        if let Some(server) = grid.servers.get(node) {
+            let name = server.name().to_string();
+            let coming = self.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
             for (RequestId { client, number: request }, named) in coming {
                 let error =
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
                 send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
             }
-            self.names.keeping.server_lost(node);
+            self.keeping.server_lost(node);
         } else {
-            self.names.catalog.client_lost(now, node);
+            self.catalog.client_lost(grid.now, node);
         }
+    }
+
+    // ---- keepers
+
+    /// Has a server fetch and keep a version.
+    fn send_to_keeper(&mut self, grid: GridFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let facts = grid.with(&self.catalog);
+        let named = facts.catalog.named(datum);
+        let source = self.searches.source_for(facts, datum, server);
+        if let (Some(named), Some(source)) = (named, source) {
+            return self.keeping.send(grid.servers, server, named, source, out);
+        }
+        if named.is_some() {
+            self.keeping.has_no_source(grid, server, datum);
+        }
+        self.catalog.refused(datum, server, "it has no source for the datum".into());
+    }
+
+    /// Handles the end of a task that brings a datum to a keeper. The server's holdings are reported separately.
+    fn keeper_task_ended(&mut self, grid: GridFacts<'_>, server: NodeId, report: TaskReport, out: &mut Vec<Effect>) {
+        let Some(datum) = self.keeping.task_ended(server, report.task) else { return };
+        self.searches.transfer_ended(datum, server);
+        if let Err(error) = report.outcome {
+            let why = self.keeping.failed(grid, server, datum, &error, out);
+            self.catalog.refused(datum, server, why);
+        }
+    }
+
+    /// Assigns further servers to a version that is being put and lacks keepers. If there are too few servers, the put fails.
+    fn add_missing_to_put(&mut self, grid: GridFacts<'_>, datum: DatumId, out: &mut Vec<Effect>) {
+        while self.catalog.missing_keepers(datum) > 0 {
+            if self.add_keeper(grid, datum, out) {
+                continue;
+            }
+            let refused = self.catalog.refusals(datum);
+            let Some((question, named)) = self.catalog.put_failed(datum) else { return };
+            let error = too_few_keepers(grid.with(&self.catalog), named, &refused);
+            send(out, question.client, CatalogToClient::Answer { request: question.number, answer: Err(error) });
+        }
+    }
+
+    /// Assigns one more keeper to a version. Returns false if no server is available.
+    fn add_keeper(&mut self, grid: GridFacts<'_>, datum: DatumId, out: &mut Vec<Effect>) -> bool {
+        let Some(server) = self.keeping.next_keeper(grid.with(&self.catalog), datum) else { return false };
+        let has_holders = self.catalog.holders(datum).next().is_some();
+        self.catalog.keep_at(datum, server);
+        // If there is no holder yet, the server is notified once the first one has the datum.
+        if has_holders {
+            self.send_to_keeper(grid, datum, server, out);
+        }
+        true
+    }
+
+    /// Assigns further keepers to current versions with too few of them, a limited number at a time.
+    fn add_missing_keepers(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        for datum in self.keeping.lacking(&self.catalog) {
+            self.keeping.checked(datum);
+            if self.catalog.missing_keepers(datum) > 0 {
+                self.add_keeper(grid, datum, out);
+            }
+        }
+    }
+
+    // ---- time
+
+    /// Assigns sources to the servers of batches that are due.
+    pub(super) fn answer_batches(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        self.searches.answer_batches(grid.with(&self.catalog), out);
+    }
+
+    pub(super) fn on_heartbeat(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        self.searches.retry_all(grid.with(&self.catalog), out);
+        self.settle(grid, out);
+        self.add_missing_keepers(grid, out);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Agent;
     use super::super::models::tests::{agent, register};
     use super::*;
-    use std::collections::BTreeSet;
-
     use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
-    use crate::node::protocol::Input;
+    use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
     use gridloom_base::{Dtype, Machine, Meta, Method};
+
+    impl Names {
+        /// Returns the searches, to begin some in tests of other files.
+        pub(in super::super) fn searches(&mut self) -> &mut SourceSearches {
+            &mut self.searches
+        }
+    }
 
     const CLIENT: NodeId = NodeId(9);
 

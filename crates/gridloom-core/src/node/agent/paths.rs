@@ -10,14 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use super::links::Pair;
-use super::turns::{LinkState, NextStep};
-use super::{Agent, send};
-use crate::node::message::DirectoryToServer;
-use crate::node::protocol::Effect;
+use gridloom_base::Time;
 use gridloom_base::limits::MEASURE_WAIT_NS_MAX;
-use gridloom_base::{NodeId, Time};
-use gridloom_perf::{LinkEstimate, Links, Path, SharedPaths, host_of};
+use gridloom_perf::{LinkEstimate, Links, Path, SharedPaths};
 
 /// Nanoseconds after which links are measured in their turns, even if their path is still unknown.
 const WAIT_NS_MAX: u64 = MEASURE_WAIT_NS_MAX;
@@ -26,6 +21,30 @@ const FEW: usize = 512;
 /// Percentage of new or removed links after which sites are determined again, if there are more than [`FEW`] links.
 const CHANGED: usize = 10;
 
+/// An ordered pair of hosts.
+pub(super) type Pair = (String, String);
+
+/// The state of a link before its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct LinkState {
+    /// The path between sites that the link is assumed to share. Only one link of a path is measured at a time.
+    pub(super) path: Option<Path>,
+    pub(super) next: NextStep,
+}
+
+/// The next step for a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum NextStep {
+    /// It is measured in its turn.
+    #[default]
+    Measure,
+    /// Its path is measured first.
+    Wait,
+    /// It need not be measured: it is assumed to be like the other links on its path.
+    Assume,
+}
+
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     shared: SharedPaths<String>,
@@ -86,7 +105,7 @@ impl Paths {
 
     /// Updates the sites if enough has changed, and the path of a link that was measured. Returns true if other links
     /// may get their turn as a result.
-    fn update(&mut self, pair: &Pair, links: &Links<String>) -> bool {
+    pub(super) fn update(&mut self, pair: &Pair, links: &Links<String>) -> bool {
         let count = links.count();
         let is_due = count <= FEW || 100 * count.abs_diff(self.links) >= CHANGED * self.links;
         if is_due {
@@ -109,55 +128,25 @@ impl Paths {
     }
 
     /// Returns, for each path that is neither known nor requested, its first link for which `may` returns a value.
-    fn unknown<T>(&self, may: impl Fn(&Pair) -> Option<T>) -> Vec<(Pair, T)> {
+    pub(super) fn unknown<T>(&self, may: impl Fn(&Pair) -> Option<T>) -> Vec<(Pair, T)> {
         let unknown = self.known.iter().filter(|(_, known)| known.link.is_none() && known.asked.is_none());
         unknown
             .filter_map(|(way, _)| self.shared.links(*way).find_map(|pair| Some((pair.clone(), may(pair)?))))
             .collect()
     }
 
-    fn record_request(&mut self, now: Time, pair: Pair) {
+    /// Records that a measurement of this link alone was requested.
+    pub(super) fn record_request(&mut self, now: Time, pair: Pair) {
         if let Some(known) = self.shared.path_of(&pair.0, &pair.1).and_then(|way| self.known.get_mut(&way)) {
             known.asked = Some(now);
         }
         self.asked.insert(pair, now);
     }
-}
-
-impl Agent {
-    /// Updates the paths after a link was measured, and requests measurements of unknown paths.
-    pub(super) fn update_paths(&mut self, now: Time, pair: &Pair, out: &mut Vec<Effect>) {
-        if !self.paths.update(pair, &self.links) {
-            return;
-        }
-        // Most links in the opposite direction were never measured.
-        let measured = |pair: &Pair| self.links.of(&pair.0, &pair.1).and_then(|_| self.measured_between(pair));
-        for (pair, (from, to)) in self.paths.unknown(measured) {
-            self.links.request_probe(now, pair.clone());
-            self.paths.record_request(now, pair);
-            self.forget_measurements(from, to);
-            let address = self.servers[&to].registration.address.clone();
-            send(out, from, DirectoryToServer::MeasureLink { to, address });
-        }
-        self.grant_all_turns(now, out);
-        self.map_waiting(now, out);
-    }
-
-    /// Returns servers of these two hosts, the first of which has measured its link to the second.
-    fn measured_between(&self, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
-        let on = |node: &NodeId, host: &str| {
-            self.servers.get(node).is_some_and(|server| host_of(&server.registration.address) == host)
-        };
-        self.servers.iter().filter(|(node, _)| on(node, from)).find_map(|(node, server)| {
-            let measured = server.links.iter().filter(|(_, link)| link.is_some()).map(|(peer, _)| *peer);
-            Some((*node, measured.into_iter().find(|peer| on(peer, to))?))
-        })
-    }
 
     /// Forgets a host that is gone. A host with the same name may appear at another site.
-    pub(super) fn forget_paths(&mut self, host: &str) {
-        self.paths.asked.retain(|(from, to), _| from != host && to != host);
-        self.paths.links = 0;
+    pub(super) fn forget(&mut self, host: &str) {
+        self.asked.retain(|(from, to), _| from != host && to != host);
+        self.links = 0;
     }
 }
 

@@ -1,87 +1,221 @@
-//! Registration of servers: which servers are accepted, and the functions that they offer.
+//! The registered servers: their registrations, the functions that they offer, and their reports about themselves.
+//!
+//! Other files read the records. Only this one changes them.
+//!
+//! **Invariants:** no two servers have the same name or the same address. All servers that offer a function agree on its
+//! signature.
 
-use super::directory::DIRECTORY_PAUSE_NS;
-use super::{Agent, Registered, send};
-use crate::node::message::DirectoryToServer;
-use crate::node::message::Registration;
-use crate::node::protocol::Effect;
-use crate::node::version::VERSIONS;
-use crate::node::{Category, LogLine};
-use gridloom_base::limits::HEARTBEAT_NS;
-use gridloom_base::limits::{PROBE_PEERS_MAX, SLOTS_MAX};
-use gridloom_base::{Level, NodeId, Time};
-use gridloom_idl::method::is_listed;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use crate::node::message::Registration;
+use gridloom_base::limits::{MEASURE_WAIT_NS_MAX, NAME_BYTES_MAX, PROBE_PEERS_MAX, SLOTS_MAX};
+use gridloom_base::{NodeId, Time};
+use gridloom_idl::Signature;
+use gridloom_perf::{LinkEstimate, host_of};
 
 /// Maximum number of servers with different code that are reported to a new server.
 const DIFFERENCES_MAX: usize = 4;
 
-impl Agent {
-    pub(super) fn on_register(&mut self, now: Time, from: NodeId, registration: Registration, out: &mut Vec<Effect>) {
-        // Two servers cannot listen on one address. If the earlier server is silent, it has ended, even if its connection
-        // has not broken yet.
-        let same =
-            |s: &Registered| !s.registration.address.is_empty() && s.registration.address == registration.address;
-        let before: Vec<NodeId> =
-            self.servers.iter().filter(|(n, s)| **n != from && same(s)).map(|(n, _)| *n).collect();
-        if let Err((may_pass, why)) = self.check_registration(now, from, &registration, &before) {
-            let line = LogLine::new(Level::Warning, Category::Agent, "refused a server");
-            out.push(line.peer(&registration.name).address(&registration.address).why(&why).into());
-            send(out, from, DirectoryToServer::RegistrationRefused { why, is_temporary: may_pass });
-            return;
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    servers: BTreeMap<NodeId, Registered>,
+    /// The registered functions: signature, and number of servers that offer the function.
+    functions: BTreeMap<String, (Signature, u32)>,
+}
+
+/// A registered server.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) registration: Registration,
+    /// Version of the protocol that the server uses with this agent.
+    pub(super) protocol: u16,
+    /// Label of the servers that share models with this one. See [`Registration::processors`].
+    pub(super) processors: String,
+    since: Time,
+    /// Increases with each registration: servers that registered later have higher numbers.
+    number: u64,
+    pub(super) speed_flops: Option<f64>,
+    pub(super) links_done: bool,
+    links: BTreeMap<NodeId, Option<LinkEstimate>>,
+    pub(super) pace: f64,
+    /// Functions that it offers but failed to run. It receives calls of them only while no other server can run them.
+    pub(super) cannot_run: BTreeSet<String>,
+    /// It is draining and will exit.
+    pub(super) is_draining: bool,
+}
+
+/// The link from one server to another, as the first one has reported it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    Unknown,
+    Measured,
+    Broken,
+}
+
+/// The reason why a registration is refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) why: String,
+    /// The reason may be temporary: the same registration may be accepted later.
+    pub(super) is_temporary: bool,
+}
+
+impl Refusal {
+    fn permanent(why: impl Into<String>) -> Refusal {
+        Refusal { why: why.into(), is_temporary: false }
+    }
+
+    fn temporary(why: String) -> Refusal {
+        Refusal { why, is_temporary: true }
+    }
+}
+
+impl Registered {
+    pub(super) fn name(&self) -> &str {
+        &self.registration.name
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.registration.address
+    }
+
+    pub(super) fn host(&self) -> &str {
+        host_of(&self.registration.address)
+    }
+
+    pub(super) fn is_stateless(&self) -> bool {
+        self.registration.is_stateless
+    }
+
+    pub(super) fn offers(&self, function: &str) -> bool {
+        self.registration.functions.iter().any(|signature| signature.name == function)
+    }
+
+    /// True if its speed and its links are known.
+    pub(super) fn is_measured(&self) -> bool {
+        self.links_done && self.speed_flops.is_some()
+    }
+
+    /// Returns the state of its link to another node.
+    pub(super) fn reach(&self, node: NodeId) -> Reach {
+        match self.links.get(&node) {
+            None => Reach::Unknown,
+            Some(Some(_)) => Reach::Measured,
+            Some(None) => Reach::Broken,
         }
-        for node in before {
-            out.push(Effect::Disconnect { peer: node });
-            self.on_lost(now, node, "another server listens at its address", out);
+    }
+
+    /// Returns the nodes to which it has measured its link.
+    pub(super) fn measured_peers(&self) -> impl Iterator<Item = NodeId> {
+        self.links.iter().filter(|(_, link)| link.is_some()).map(|(peer, _)| *peer)
+    }
+}
+
+impl Registry {
+    // ---- queries
+
+    pub(super) fn get(&self, node: NodeId) -> Option<&Registered> {
+        self.servers.get(&node)
+    }
+
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.servers.contains_key(&node)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Returns all servers, ordered by id.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Registered)> {
+        self.servers.iter().map(|(node, server)| (*node, server))
+    }
+
+    /// Returns the servers whose ids are greater than this one, or all servers if there is none.
+    pub(super) fn after(&self, node: Option<NodeId>) -> impl Iterator<Item = (NodeId, &Registered)> {
+        let range = (node.map_or(Unbounded, Excluded), Unbounded);
+        self.servers.range(range).map(|(node, server)| (*node, server))
+    }
+
+    /// Returns the address of a registered server.
+    ///
+    /// # Panics
+    /// If the server is not registered.
+    pub(super) fn address(&self, node: NodeId) -> String {
+        self.servers[&node].registration.address.clone()
+    }
+
+    /// Returns the location of a node for the link models: the host of a server, and a location of its own for any
+    /// other node.
+    pub(super) fn location(&self, node: NodeId) -> String {
+        self.get(node).map_or_else(|| node.to_string(), |server| server.host().to_string())
+    }
+
+    /// Returns the first server on a host.
+    pub(super) fn on_host(&self, host: &str) -> Option<NodeId> {
+        self.iter().find(|(_, server)| server.host() == host).map(|(node, _)| node)
+    }
+
+    pub(super) fn is_on_host(&self, node: NodeId, host: &str) -> bool {
+        self.get(node).is_some_and(|server| server.host() == host)
+    }
+
+    /// Returns the other servers that are registered with this address.
+    pub(super) fn others_at(&self, address: &str, node: NodeId) -> Vec<NodeId> {
+        let is_same = |other: NodeId, server: &Registered| other != node && server.address() == address;
+        let others = self.iter().filter(|(other, server)| !address.is_empty() && is_same(*other, server));
+        others.map(|(other, _)| other).collect()
+    }
+
+    /// Returns the signatures of all functions, ordered by name.
+    pub(super) fn signatures(&self) -> Vec<Signature> {
+        self.functions.values().map(|(signature, _)| signature.clone()).collect()
+    }
+
+    /// Returns the mean speed of the servers with the same processors, by processors.
+    pub(super) fn speeds(&self) -> BTreeMap<&str, f64> {
+        let mut sums: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
+        let known = self.servers.values().filter_map(|s| Some((s.processors.as_str(), s.speed_flops?)));
+        for (processors, flops) in known {
+            let sum = sums.entry(processors).or_default();
+            *sum = (sum.0 + flops, sum.1 + 1);
         }
-        self.turns_lost(now, from, out);
-        self.forget_server(from);
-        for signature in &registration.functions {
-            self.models.offered(&signature.name, signature.hash());
-            self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
-        }
-        let differences = self.differences_of_code(&registration);
-        for text in &differences {
-            let line = LogLine::new(Level::Warning, Category::Agent, text.clone());
-            out.push(line.peer(&registration.name).address(&registration.address).into());
-        }
-        let peers = if registration.is_stateless { Vec::new() } else { self.peers_to_measure() };
-        let listed = registration.functions.iter().filter(|signature| is_listed(&signature.name)).count();
-        let line = LogLine::new(Level::Info, Category::Agent, format!("a server offers {listed} functions"));
-        out.push(line.peer(&registration.name).address(&registration.address).into());
-        let protocol = self.members.get(from).map_or(0, |peer| peer.data.version);
-        if protocol < VERSIONS.1 {
-            let text = format!(
-                "a server supports protocol versions up to {protocol}, but this agent also supports {}; update the server",
-                VERSIONS.1
-            );
-            let line = LogLine::new(Level::Info, Category::Agent, text);
-            out.push(line.peer(&registration.name).address(&registration.address).into());
-        }
-        let number = self.servers.values().map(|server| server.number + 1).max().unwrap_or(0);
-        self.servers.insert(
-            from,
-            Registered {
-                links_done: registration.is_stateless,
-                processors: registration.processors(),
-                registration,
-                protocol,
-                since: now,
-                number,
-                speed_flops: None,
-                pace: 1.0,
-                cannot_run: BTreeSet::new(),
-                is_draining: false,
-                links: BTreeMap::new(),
-                reservations: BTreeMap::new(),
-            },
-        );
-        send(out, from, DirectoryToServer::Registered { peers, differences });
-        self.directory_changed(now, out);
+        sums.into_iter().map(|(processors, (sum, count))| (processors, sum / f64::from(count))).collect()
+    }
+
+    /// Returns the functions that some servers cannot run and others can.
+    pub(super) fn runnable_elsewhere(&self) -> BTreeSet<&str> {
+        let unable = self.servers.values().flat_map(|server| server.cannot_run.iter().map(String::as_str));
+        let is_able = |server: &Registered, name: &str| !server.cannot_run.contains(name) && server.offers(name);
+        let unable: BTreeSet<&str> = unable.collect();
+        unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
+    }
+
+    /// Returns the time until which plans wait for the measurements of new servers.
+    pub(super) fn measured_until(&self, now: Time) -> Option<Time> {
+        let unmeasured = self.servers.values().filter(|server| !server.is_measured());
+        unmeasured.map(|server| server.since + MEASURE_WAIT_NS_MAX).filter(|until| *until > now).max()
+    }
+
+    /// True if all servers share one storage.
+    pub(super) fn share_one_storage(&self) -> bool {
+        let storages: BTreeSet<_> = self.servers.values().map(|server| server.registration.storage).collect();
+        storages.len() == 1 && storages.iter().all(Option::is_some)
+    }
+
+    /// Returns the servers to which a new server measures its links. These are the servers that registered most recently,
+    /// so that no server is probed by all others.
+    pub(super) fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
+        let mut peers: Vec<(NodeId, &Registered)> = self.iter().filter(|(_, server)| !server.is_stateless()).collect();
+        peers.sort_by_key(|(_, server)| std::cmp::Reverse(server.number));
+        peers.truncate(PROBE_PEERS_MAX);
+        peers.into_iter().map(|(node, server)| (node, server.address().to_string())).collect()
     }
 
     /// Returns one warning for each server on which functions have different code.
-    fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
+    pub(super) fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
         let others = self.servers.values().map(|server| &server.registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
             let is_other =
@@ -96,182 +230,241 @@ impl Agent {
         lines.take(DIFFERENCES_MAX).collect()
     }
 
-    /// Handles a server that cannot run a function that it offers: calls are sent to other servers from now on.
-    pub(super) fn on_cannot_run(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        function: String,
-        why: &str,
-        out: &mut Vec<Effect>,
-    ) {
-        let Some(server) = self.servers.get_mut(&from) else { return };
-        let is_offered = server.registration.functions.iter().any(|signature| signature.name == function);
-        if !is_offered || !server.cannot_run.insert(function.clone()) {
-            return;
-        }
-        let text = format!(
-            "a server cannot run '{function}'; from now on, other servers that offer the function receive its calls"
-        );
-        let line = LogLine::new(Level::Warning, Category::Agent, text);
-        out.push(line.peer(&server.registration.name).address(&server.registration.address).why(why).into());
-        self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
-    }
-
-    /// Handles a server that is draining: calls and new shared data are sent to other servers from now on.
-    pub(super) fn on_drains(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
-        let Some(server) = self.servers.get_mut(&from) else { return };
-        server.cannot_run = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
-        server.is_draining = true;
-        let text =
-            "a server is draining; calls of its functions are sent to other servers that offer them, if there are any";
-        let line = LogLine::new(Level::Info, Category::Agent, text);
-        out.push(line.peer(&server.registration.name).address(&server.registration.address).into());
-        self.schedule_push(now + DIRECTORY_PAUSE_NS, out);
-    }
-
-    /// Returns the functions that some servers cannot run and others can.
-    pub(super) fn runnable_elsewhere(&self) -> BTreeSet<&str> {
-        let unable = self.servers.values().flat_map(|server| server.cannot_run.iter().map(String::as_str));
-        let is_able = |server: &Registered, name: &str| {
-            !server.cannot_run.contains(name) && server.registration.functions.iter().any(|known| known.name == name)
-        };
-        let unable: BTreeSet<&str> = unable.collect();
-        unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
-    }
-
-    /// Returns the servers to which a new server measures its links. These are the servers that registered most recently,
-    /// so that no server is probed by all others.
-    fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
-        let mut peers: Vec<(&NodeId, &Registered)> =
-            self.servers.iter().filter(|(_, server)| !server.registration.is_stateless).collect();
-        peers.sort_by_key(|(_, server)| std::cmp::Reverse(server.number));
-        peers.truncate(PROBE_PEERS_MAX);
-        peers.into_iter().map(|(node, server)| (*node, server.registration.address.clone())).collect()
-    }
-
-    /// Checks a registration. Returns the reason for a refusal, and whether the reason may be temporary. `before` contains
-    /// the servers that were registered with the same address.
-    fn check_registration(
+    /// Checks a registration. `before` contains the other servers that are registered with the same address.
+    pub(super) fn check(
         &self,
-        now: Time,
-        from: NodeId,
+        node: NodeId,
         registration: &Registration,
         before: &[NodeId],
-    ) -> Result<(), (bool, String)> {
+        is_alive: impl Fn(NodeId) -> bool,
+    ) -> Result<(), Refusal> {
         let name = &registration.name;
-        let for_good = |why: String| (false, why);
-        if name.is_empty() || name.len() > gridloom_base::limits::NAME_BYTES_MAX {
-            let (length, limit) = (name.len(), gridloom_base::limits::NAME_BYTES_MAX);
-            return Err(for_good(format!(
-                "its name has {length} bytes, but must have 1 to {limit}; choose another with --name"
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(Refusal::permanent(format!(
+                "its name has {} bytes, but must have 1 to {NAME_BYTES_MAX}; choose another with --name",
+                name.len()
             )));
         }
-        if registration.release.len() > gridloom_base::limits::NAME_BYTES_MAX {
-            let (length, limit) = (registration.release.len(), gridloom_base::limits::NAME_BYTES_MAX);
-            return Err(for_good(format!("the name of its release has {length} bytes, the limit is {limit}")));
+        if registration.release.len() > NAME_BYTES_MAX {
+            let length = registration.release.len();
+            let why = format!("the name of its release has {length} bytes, the limit is {NAME_BYTES_MAX}");
+            return Err(Refusal::permanent(why));
         }
         if registration.slots > SLOTS_MAX {
-            return Err(for_good(format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots)));
+            let why = format!("it has {} slots, the limit is {SLOTS_MAX}", registration.slots);
+            return Err(Refusal::permanent(why));
         }
         if registration.slots == 0 {
-            return Err(for_good("it has no slots; start it with --slots of at least 1".into()));
+            return Err(Refusal::permanent("it has no slots; start it with --slots of at least 1"));
         }
-        let is_other = |node: &NodeId| *node != from && !before.contains(node);
-        let is_alive = |node: &NodeId| self.members.silence_ns(now, *node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
-        if let Some(other) = before.iter().find(|node| is_alive(node)) {
-            let (other, address) = (&self.servers[other].registration.name, &registration.address);
-            let why = format!(
+        if let Some(other) = before.iter().find(|node| is_alive(**node)) {
+            let (other, address) = (self.servers[other].name(), &registration.address);
+            return Err(Refusal::temporary(format!(
                 "server '{other}' already uses the address {address}; give each server an address of its own (--advertise)"
-            );
-            return Err((true, why));
+            )));
         }
-        if let Some((_, other)) = self.servers.iter().find(|(node, s)| is_other(node) && s.registration.name == *name) {
-            let address = &other.registration.address;
-            return Err((
-                true,
-                format!("another server at {address} has the name '{name}'; choose another with --name"),
-            ));
+        let others = || self.iter().filter(|(other, _)| *other != node && !before.contains(other));
+        if let Some((_, other)) = others().find(|(_, other)| other.name() == name) {
+            let address = other.address();
+            let why = format!("another server at {address} has the name '{name}'; choose another with --name");
+            return Err(Refusal::temporary(why));
         }
         for signature in &registration.functions {
-            signature.check().map_err(|why| for_good(format!("function '{}': {why}", signature.name)))?;
+            signature.check().map_err(|why| Refusal::permanent(format!("function '{}': {why}", signature.name)))?;
             // All servers agree on the signature of a function, so it is usually enough to compare with the known one.
             if self.functions.get(&signature.name).is_none_or(|(known, _)| known == signature) {
                 continue;
             }
-            let others = self.servers.iter().filter(|(node, _)| is_other(node));
-            for (_, other) in others {
+            for (_, other) in others() {
                 let same = other.registration.functions.iter().find(|known| known.name == signature.name);
                 if let Some(known) = same.filter(|known| known.hash() != signature.hash()) {
                     let why = format!(
                         "function '{}' is offered by server '{}' with another signature: '{known}' there, \
                          '{signature}' here; rename the function or its module",
-                        signature.name, other.registration.name
+                        signature.name,
+                        other.name()
                     );
                     // A server that restarts with a changed function may conflict with its own previous run, whose end
-                    // has not been
-                    // noticed yet.
-                    return Err((other.registration.name == *name, why));
+                    // has not been noticed yet.
+                    return Err(Refusal { why, is_temporary: other.name() == name });
                 }
             }
         }
         Ok(())
     }
+
+    // ---- changes
+
+    /// Adds a server whose registration was checked, and which is not registered now.
+    pub(super) fn add(&mut self, now: Time, node: NodeId, registration: Registration, protocol: u16) {
+        for signature in &registration.functions {
+            self.functions.entry(signature.name.clone()).or_insert_with(|| (signature.clone(), 0)).1 += 1;
+        }
+        let server = Registered {
+            links_done: registration.is_stateless,
+            processors: registration.processors(),
+            registration,
+            protocol,
+            since: now,
+            number: self.servers.values().map(|server| server.number + 1).max().unwrap_or(0),
+            speed_flops: None,
+            pace: 1.0,
+            cannot_run: BTreeSet::new(),
+            is_draining: false,
+            links: BTreeMap::new(),
+        };
+        let before = self.servers.insert(node, server);
+        debug_assert!(before.is_none(), "{node} is registered already");
+    }
+
+    /// Removes a server and its functions.
+    pub(super) fn remove(&mut self, node: NodeId) -> Option<Registered> {
+        let server = self.servers.remove(&node)?;
+        for signature in &server.registration.functions {
+            if let Some((_, count)) = self.functions.get_mut(&signature.name) {
+                *count -= 1;
+                if *count == 0 {
+                    self.functions.remove(&signature.name);
+                }
+            }
+        }
+        Some(server)
+    }
+
+    /// Forgets the links of all servers to a node that is gone.
+    pub(super) fn forget_links_to(&mut self, node: NodeId) {
+        self.servers.values_mut().for_each(|server| _ = server.links.remove(&node));
+    }
+
+    /// Records a server's measurement of its link to another node. Returns whether it had measured the link before, or
+    /// `None` if it is not registered.
+    pub(super) fn link_measured(&mut self, from: NodeId, to: NodeId, link: LinkEstimate) -> Option<bool> {
+        let server = self.servers.get_mut(&from)?;
+        Some(matches!(server.links.insert(to, Some(link)), Some(Some(_))))
+    }
+
+    /// Records that a server could not reach another node.
+    pub(super) fn link_broken(&mut self, from: NodeId, to: NodeId) {
+        if let Some(server) = self.servers.get_mut(&from) {
+            server.links.insert(to, None);
+        }
+    }
+
+    /// Records that a new server has measured its links. Returns false if it is not registered.
+    pub(super) fn links_done(&mut self, node: NodeId) -> bool {
+        self.servers.get_mut(&node).map(|server| server.links_done = true).is_some()
+    }
+
+    /// Records a server's speed, which is unknown if it is not a positive number. Returns false if the server is not
+    /// registered.
+    pub(super) fn set_speed(&mut self, node: NodeId, flops: f64) -> bool {
+        let speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
+        self.servers.get_mut(&node).map(|server| server.speed_flops = speed_flops).is_some()
+    }
+
+    /// Records a server's pace. Returns the server.
+    pub(super) fn set_pace(&mut self, node: NodeId, pace: f64) -> Option<&Registered> {
+        let server = self.servers.get_mut(&node)?;
+        server.pace = pace;
+        Some(server)
+    }
+
+    /// Records that a server cannot run a function that it offers. Returns the server unless that was known.
+    pub(super) fn cannot_run(&mut self, node: NodeId, function: &str) -> Option<&Registered> {
+        let server = self.servers.get_mut(&node).filter(|server| server.offers(function))?;
+        server.cannot_run.insert(function.to_string()).then_some(&*server)
+    }
+
+    /// Records that a server is draining. Returns the server.
+    pub(super) fn drains(&mut self, node: NodeId) -> Option<&Registered> {
+        let server = self.servers.get_mut(&node)?;
+        server.cannot_run = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
+        server.is_draining = true;
+        Some(server)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::models::tests::{agent, register};
     use super::*;
-    use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
-    use crate::node::protocol::{Input, Role};
     use crate::node::version::RELEASE;
-    use gridloom_base::Machine;
 
-    #[test]
-    fn a_server_is_notified_of_different_code() {
-        let mut agent = agent();
-        register(&mut agent, 2, "one:1", 1.0, 1.0);
-        register(&mut agent, 3, "two:1", 1.0, 1.0);
-        let again = |agent: &mut Agent, code: u64| {
-            let mut registration = agent.servers[&NodeId(3)].registration.clone();
-            registration.code_hashes.insert("m/f".into(), code);
-            let (mut out, message) = (Vec::new(), DirectoryToAgent::Register(registration).into());
-            agent.handle(Time(9), Input::Received { from: NodeId(3), message }, &mut out);
-            let told = out.into_iter().find_map(|effect| match effect {
-                Effect::Send { message: Message::Directory(DirectoryMessage::ToServer(message)), .. } => Some(message),
-                _ => None,
-            });
-            let Some(DirectoryToServer::Registered { differences, .. }) = told else { panic!("{told:?}") };
-            differences
-        };
-        let line = "'m/f' has different code on servers 'server-3' and 'server-2': results may differ";
-        assert_eq!(again(&mut agent, 3), [line]);
-        assert_eq!(again(&mut agent, 2), [""; 0]);
-        for server in [2, 3] {
-            let known = agent.servers.get_mut(&NodeId(server)).expect("it has registered");
-            known.registration.code_hashes.insert("m/g".into(), server);
+    fn registration(name: &str, address: &str, code: &[(&str, u64)]) -> Registration {
+        let signature = gridloom_idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
+        Registration {
+            name: name.into(),
+            address: address.into(),
+            slots: 1,
+            is_stateless: false,
+            memory_bytes: 1 << 20,
+            is_durable: false,
+            storage: None,
+            slowdown: 1.0,
+            functions: vec![signature],
+            code_hashes: code.iter().map(|(name, hash)| ((*name).into(), *hash)).collect(),
+            release: RELEASE.into(),
         }
-        let line = "'m/f' and 1 more have different code on servers 'server-3' and 'server-2': results may differ";
-        assert_eq!(again(&mut agent, 3), [line]);
+    }
+
+    /// Servers 2 and 3 on hosts `one` and `two`.
+    fn registry() -> Registry {
+        let mut registry = Registry::default();
+        registry.add(Time(0), NodeId(2), registration("a", "one:1", &[("m/f", 2), ("m/g", 2)]), 1);
+        registry.add(Time(0), NodeId(3), registration("b", "two:1", &[("m/f", 3), ("m/g", 3)]), 1);
+        registry
     }
 
     #[test]
-    fn a_server_of_the_last_release_is_accepted_and_logged() {
-        let mut agent = agent();
-        register(&mut agent, 2, "one:1", 1.0, 1.0);
-        let registration = agent.servers[&NodeId(2)].registration.clone();
-        let (peer, name, address, version) = (NodeId(3), "old".to_string(), "two:1".to_string(), VERSIONS.1 - 1);
-        let old = Registration { name: name.clone(), address: address.clone(), release: String::new(), ..registration };
-        let mut out = Vec::new();
-        agent.handle(Time(9), Input::PeerUp { peer, role: Role::Server, name, address, version }, &mut out);
-        let message = DirectoryToAgent::Register(old).into();
-        agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
-        let runs: Vec<String> =
-            agent.grid_view(Time(9), None).servers.iter().map(|server| server.version_text()).collect();
-        assert_eq!(runs, ["?/?".to_string(), format!("{RELEASE}/{}", VERSIONS.1)]);
-        let said = format!("a server supports protocol versions up to {version}");
-        let is_said = |effect: &Effect| format!("{effect:?}").contains(&said);
-        assert_eq!(out.iter().filter(|effect| is_said(effect)).count(), 1);
+    fn different_code_is_reported_once_for_each_server() {
+        let registry = registry();
+        let differences = |code: &[(&str, u64)]| registry.differences_of_code(&registration("c", "three:1", code));
+        let line = |there| format!("'m/f' has different code on servers 'c' and '{there}': results may differ");
+        assert_eq!(differences(&[("m/f", 2)]), [line("b")]);
+        assert_eq!(differences(&[("m/f", 4)]), [line("a"), line("b")]);
+        let both = "'m/f' and 1 more have different code on servers 'c' and 'b': results may differ";
+        assert_eq!(differences(&[("m/f", 2), ("m/g", 2)]), [both]);
+        let again = registry.differences_of_code(&registration("b", "two:1", &[("m/f", 2), ("m/g", 2)]));
+        assert_eq!(again, [""; 0], "a server does not differ from its previous run");
+    }
+
+    #[test]
+    fn names_and_addresses_are_unique() {
+        let registry = registry();
+        let check = |name, address, is_alive| {
+            let before = registry.others_at(address, NodeId(4));
+            let refused = registry.check(NodeId(4), &registration(name, address, &[]), &before, |_| is_alive);
+            refused.err().map(|refusal| refusal.is_temporary)
+        };
+        assert_eq!(check("c", "three:1", true), None);
+        assert_eq!(check("a", "three:1", true), Some(true));
+        assert_eq!(check("c", "one:1", true), Some(true));
+        assert_eq!(check("a", "one:1", false), None, "the silent server at the address has ended");
+        assert_eq!(check("", "three:1", true), Some(false));
+    }
+
+    #[test]
+    fn functions_are_forgotten_with_their_last_server() {
+        let mut registry = registry();
+        assert_eq!(registry.cannot_run(NodeId(2), "m/g").map(Registered::name), None, "it does not offer it");
+        assert_eq!(registry.cannot_run(NodeId(2), "m/f").map(Registered::name), Some("a"));
+        assert_eq!(registry.cannot_run(NodeId(2), "m/f").map(Registered::name), None, "that is known");
+        assert_eq!(registry.runnable_elsewhere(), ["m/f"].into());
+        registry.remove(NodeId(3));
+        assert_eq!((registry.runnable_elsewhere().len(), registry.signatures().len()), (0, 1));
+        registry.remove(NodeId(2));
+        assert_eq!((registry.signatures().len(), registry.len()), (0, 0));
+    }
+
+    #[test]
+    fn plans_wait_for_measurements_of_new_servers() {
+        let mut registry = registry();
+        let until = Time(0) + MEASURE_WAIT_NS_MAX;
+        for node in [NodeId(2), NodeId(3)] {
+            assert_eq!(registry.measured_until(Time(1)), Some(until));
+            assert!(registry.set_speed(node, 1e9) && registry.links_done(node));
+        }
+        assert_eq!(registry.measured_until(Time(1)), None);
+        assert!(registry.set_speed(NodeId(2), f64::NAN));
+        assert_eq!((registry.measured_until(Time(1)), registry.measured_until(until)), (Some(until), None));
     }
 }

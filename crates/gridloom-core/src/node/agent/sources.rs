@@ -9,19 +9,61 @@
 use std::collections::BTreeMap;
 
 use super::batches::Batches;
-use super::{Agent, send};
-use crate::data::{Candidate, DatumTransfers, Reader, Source};
+use super::registry::{Reach, Registry};
+use super::send;
+use crate::data::{Batch, Candidate, Catalog, DatumTransfers, Reader, SLICED_BYTES_MIN, Source};
 use crate::node::message::{CatalogToServer, LinkBasis, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX};
-use gridloom_base::{DatumId, Method, NodeId, Time, slice_bytes};
-use gridloom_perf::{LinkEstimate, NetworkTree};
+use gridloom_base::{DatumId, Meta, Method, NodeId, Time, slice_bytes};
+use gridloom_perf::{LinkEstimate, Links, NetworkTree};
 
 /// The estimate for servers that could not reach each other. It is so bad that such a pair is used only if there is no other.
 const BROKEN_LINK: LinkEstimate = LinkEstimate { bandwidth: 1.0, latency_s: 10.0 };
 /// Nanoseconds for which a server is assigned other sources of a datum before the tasks that read it fail.
 const SEARCH_NS_MAX: u64 = 6 * RECONNECT_NS_MAX;
 
+/// Facts about servers and links.
+#[derive(Clone, Copy)]
+pub(super) struct GridFacts<'a> {
+    pub(super) now: Time,
+    pub(super) servers: &'a Registry,
+    pub(super) links: &'a Links<String>,
+}
+
+impl<'a> GridFacts<'a> {
+    pub(super) fn with(self, catalog: &'a Catalog) -> DatumFacts<'a> {
+        DatumFacts { grid: self, catalog }
+    }
+}
+
+/// Facts about shared data, servers and links.
+#[derive(Clone, Copy)]
+pub(super) struct DatumFacts<'a> {
+    pub(super) grid: GridFacts<'a>,
+    pub(super) catalog: &'a Catalog,
+}
+
+impl DatumFacts<'_> {
+    /// Returns the registered servers with copies.
+    pub(super) fn holders(&self, datum: DatumId) -> Vec<NodeId> {
+        self.catalog.holders(datum.whole()).filter(|node| self.grid.servers.has(*node)).collect()
+    }
+
+    /// Returns the servers with copies, and their addresses.
+    pub(super) fn holders_with_addresses(&self, datum: DatumId) -> Vec<(NodeId, String)> {
+        self.holders(datum).into_iter().map(|node| (node, self.grid.servers.address(node))).collect()
+    }
+
+    pub(super) fn why_lost(&self, datum: DatumId) -> String {
+        match self.catalog.named(datum.whole()) {
+            Some(named) => format!("no server has '{}' any more", named.name),
+            None => "it was deleted or replaced".into(),
+        }
+    }
+}
+
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct SourceSearches {
     /// Servers that wait for a source of a datum.
@@ -30,7 +72,7 @@ pub(super) struct SourceSearches {
     transfers: BTreeMap<DatumId, DatumTransfers>,
     /// Estimates of the links between hosts, and the time at which they were computed.
     links: Option<(Time, NetworkTree<String>)>,
-    pub(super) batches: Batches,
+    batches: Batches,
 }
 
 /// A server's search for a source.
@@ -71,7 +113,7 @@ impl SourceSearches {
     }
 
     /// Records that a datum or a slice is not being transferred to a server.
-    pub(super) fn transfer_not_started(&mut self, datum: DatumId, server: NodeId) {
+    fn transfer_not_started(&mut self, datum: DatumId, server: NodeId) {
         if let Some(spread) = self.transfers.get_mut(&datum) {
             spread.ended(server);
             if spread.is_empty() {
@@ -81,7 +123,7 @@ impl SourceSearches {
     }
 
     /// Records that a server was assigned sources of a datum. Returns false if it does not wait for any.
-    pub(super) fn answered(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
+    fn answered(&mut self, now: Time, datum: DatumId, server: NodeId) -> bool {
         let search = self.searches.get_mut(&(datum, server)).filter(|search| search.answered.is_none());
         search.map(|search| search.answered = Some(now)).is_some()
     }
@@ -112,68 +154,71 @@ impl SourceSearches {
         let slices = datum.slices().into_iter().filter(|_| datum.is_shared());
         [datum].into_iter().chain(slices).flat_map(of_one).map(|(search, _)| *search).collect()
     }
-}
 
-impl Agent {
+    // ---- searches
+
     /// Handles the report of a server that it could not get a datum from another server.
     pub(super) fn supply_failed(
         &mut self,
-        now: Time,
+        facts: DatumFacts<'_>,
         (datum, server, from): (DatumId, NodeId, NodeId),
         out: &mut Vec<Effect>,
     ) {
+        let now = facts.grid.now;
         let search = SourceSearch { since: now, failed: BTreeMap::new(), answered: None, has_reassigned: false };
-        let search = self.names.searches.searches.entry((datum, server)).or_insert(search);
+        let search = self.searches.entry((datum, server)).or_insert(search);
         search.answered = None;
         // A server without any source reports itself as the source.
-        if from != server && self.servers.contains_key(&from) {
+        if from != server && facts.grid.servers.has(from) {
             search.failed.insert(from, now);
         }
-        self.answer_search(now, datum, server, out);
+        self.answer_search(facts, datum, server, out);
     }
 
     /// Assigns a source to a server that waits for a datum, reports that there is none, or waits for further servers
     /// that want the datum.
-    fn answer_search(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+    fn answer_search(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
         let is_first = |search: &SourceSearch| search.answered.is_none() && search.failed.is_empty();
-        let is_first = self.names.searches.searches.get(&(datum, server)).is_some_and(is_first);
+        let is_first = self.searches.get(&(datum, server)).is_some_and(is_first);
         let is_answered =
-            is_first && (self.joins_slices(now, datum, server, out) || self.join_batch(now, datum, server, out));
+            is_first && (self.joins_slices(facts, datum, server, out) || self.join_batch(facts, datum, server, out));
         if !is_answered {
-            self.assign_source(now, datum, server, out);
+            self.assign_source(facts, datum, server, out);
         }
     }
 
-    pub(super) fn assign_source(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
-        let Some(search) = self.names.searches.searches.get(&(datum, server)) else { return };
+    fn assign_source(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let now = facts.grid.now;
+        let Some(search) = self.searches.get(&(datum, server)) else { return };
         let waited_ns = now.since(search.since);
         if let Some(answered) = search.answered {
             // The datum is being transferred, or its task is gone, or the search for one of its slices continues.
-            if now.since(answered) >= SEARCH_NS_MAX && !self.names.searches.searches_slice(datum, server) {
-                self.names.searches.transfer_ended(datum, server);
+            if now.since(answered) >= SEARCH_NS_MAX && !self.searches_slice(datum, server) {
+                self.transfer_ended(datum, server);
             }
             return;
         }
         let failed = search.failed.clone();
-        let source = self.source_for(now, datum, server, &failed);
-        let has_holders = !self.holders_of(datum).is_empty();
+        let source = self.source_other_than(facts, datum, server, &failed);
+        let has_holders = !facts.holders(datum).is_empty();
         let limit_ns = if has_holders { SEARCH_NS_MAX } else { RECONNECT_NS_MAX };
-        match (self.names.catalog.named(datum.whole()), source) {
+        match (facts.catalog.named(datum.whole()), source) {
             (Some(named), Some(source)) if waited_ns < SEARCH_NS_MAX => {
                 let (from, hops) = (source.node, source.hops);
-                let address = self.servers[&from].registration.address.clone();
-                let by_storage = named.method == Method::Storage && self.shares_storage(server, from, &failed);
+                let address = facts.grid.servers.address(from);
+                let by_storage =
+                    named.method == Method::Storage && shares_storage(facts.grid.servers, server, from, &failed);
                 let supplies = vec![Supply { datum, meta: named.meta.clone(), from, address, hops, by_storage }];
                 send(out, server, TaskToServer::Resupply { supplies });
-                let search = self.names.searches.searches.get_mut(&(datum, server)).expect("found above");
+                let search = self.searches.get_mut(&(datum, server)).expect("found above");
                 search.answered = Some(now);
             }
-            (Some(_), None) if waited_ns < limit_ns => self.reassign_dependents(now, datum, server, out),
+            (Some(_), None) if waited_ns < limit_ns => self.reassign_dependents(facts, datum, server, out),
             _ => {
-                self.names.searches.transfer_ended(datum.whole(), server);
+                self.transfer_ended(datum.whole(), server);
                 let why = match has_holders {
                     true => "it cannot reach any server that has the datum".into(),
-                    false => self.why_lost(datum),
+                    false => facts.why_lost(datum),
                 };
                 send(out, server, CatalogToServer::Lost { datum, why });
             }
@@ -182,32 +227,36 @@ impl Agent {
 
     /// Handles a server that can reach no holder of a datum. Servers whose source is this server are assigned other
     /// sources, because one of them may forward the datum to it.
-    fn reassign_dependents(&mut self, now: Time, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
-        let search = self.names.searches.searches.get_mut(&(datum, server));
+    fn reassign_dependents(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) {
+        let search = self.searches.get_mut(&(datum, server));
         if search.is_none_or(|search| search.failed.is_empty() || std::mem::replace(&mut search.has_reassigned, true)) {
             return;
         }
         let behind: Vec<NodeId> = self.spread_of(datum).map_or(Vec::new(), |spread| {
             spread.pairs().filter(|(from, _)| *from == server).map(|(_, to)| to).collect()
         });
-        behind.into_iter().for_each(|one| self.supply_failed(now, (datum, one, server), out));
+        behind.into_iter().for_each(|one| self.supply_failed(facts, (datum, one, server), out));
     }
 
     /// Chooses the source from which a server gets a datum: a holder, or another server that is receiving it.
-    pub(super) fn source_for(
+    pub(super) fn source_for(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId) -> Option<Source> {
+        self.source_other_than(facts, datum, server, &BTreeMap::new())
+    }
+
+    fn source_other_than(
         &mut self,
-        now: Time,
+        facts: DatumFacts<'_>,
         datum: DatumId,
         server: NodeId,
         failed: &BTreeMap<NodeId, Time>,
     ) -> Option<Source> {
-        self.refresh_links(now);
-        let mut spread = self.names.searches.transfers.remove(&datum).unwrap_or_default();
+        self.refresh_links(facts.grid);
+        let mut spread = self.transfers.remove(&datum).unwrap_or_default();
         spread.ended(server);
-        let source = self.candidates(now, datum, server, &spread, failed).first().map(|best| best.source);
+        let source = self.candidates(facts, datum, server, (&spread, failed)).first().map(|best| best.source);
         source.into_iter().for_each(|source| spread.begin(server, source));
         if !spread.is_empty() {
-            self.names.searches.transfers.insert(datum, spread);
+            self.transfers.insert(datum, spread);
         }
         source
     }
@@ -216,25 +265,26 @@ impl Agent {
     /// failed is used again only if there is no other, and after a pause.
     pub(super) fn candidates(
         &self,
-        now: Time,
+        facts: DatumFacts<'_>,
         datum: DatumId,
         server: NodeId,
-        spread: &DatumTransfers,
-        failed: &BTreeMap<NodeId, Time>,
+        (spread, failed): (&DatumTransfers, &BTreeMap<NodeId, Time>),
     ) -> Vec<Candidate> {
-        let Some(named) = self.names.catalog.named(datum.whole()) else { return Vec::new() };
+        let (now, servers) = (facts.grid.now, facts.grid.servers);
+        let Some(named) = facts.catalog.named(datum.whole()) else { return Vec::new() };
         let whole_bytes = named.meta.size_bytes();
         let bytes = datum.slice().map_or(0..whole_bytes, |number| slice_bytes(whole_bytes, number));
-        let holders: Vec<NodeId> = self.holders_of(datum).into_iter().map(|(node, _)| node).collect();
+        let holders = facts.holders(datum);
         let others = datum.whole().slices().into_iter().filter(|slice| datum.slice().is_some() && *slice != datum);
         let beside: Vec<&DatumTransfers> = others.filter_map(|slice| self.spread_of(slice)).collect();
         let mut of_others: BTreeMap<NodeId, u32> = BTreeMap::new();
-        let other = self.names.searches.transfers.iter().filter(|(one, _)| one.whole() != datum.whole());
+        let other = self.transfers.iter().filter(|(one, _)| one.whole() != datum.whole());
         other.flat_map(|(_, spread)| spread.pairs()).for_each(|(from, _)| *of_others.entry(from).or_default() += 1);
         let sends_others = &|node| of_others.get(&node).copied().unwrap_or(0);
         let candidates = |is_usable: &dyn Fn(NodeId) -> bool| {
-            let (now_s, size_bytes, way) = (now.seconds(), bytes.end - bytes.start, &|a, b| self.link_between(a, b).0);
-            let shares_storage = &|node| self.shares_storage(server, node, failed);
+            let way = &|a, b| self.link_between(facts.grid, a, b).0;
+            let (now_s, size_bytes) = (now.seconds(), bytes.end - bytes.start);
+            let shares_storage = &|node| shares_storage(servers, server, node, failed);
             let beside = &beside[..];
             let holders = &holders;
             let reader = Reader {
@@ -257,41 +307,35 @@ impl Agent {
         }
     }
 
-    /// True if two servers share a storage, and no source of the datum has failed for the first server.
-    fn shares_storage(&self, server: NodeId, other: NodeId, failed: &BTreeMap<NodeId, Time>) -> bool {
-        let storage = |node| self.servers.get(&node).and_then(|server| server.registration.storage);
-        failed.is_empty() && storage(server).is_some() && storage(server) == storage(other)
-    }
-
     /// Returns the transfers of a datum that are in progress.
     pub(super) fn spread_of(&self, datum: DatumId) -> Option<&DatumTransfers> {
-        self.names.searches.transfers.get(&datum)
+        self.transfers.get(&datum)
     }
 
     /// Returns the sources of a datum that have failed for a server.
     pub(super) fn failed_for(&self, datum: DatumId, server: NodeId) -> Option<&BTreeMap<NodeId, Time>> {
-        self.names.searches.searches.get(&(datum, server)).map(|search| &search.failed)
+        self.searches.get(&(datum, server)).map(|search| &search.failed)
     }
 
     /// Updates the link estimates if they are older than a heartbeat.
-    pub(super) fn refresh_links(&mut self, now: Time) {
-        if self.names.searches.links.as_ref().is_none_or(|(at, _)| now.since(*at) >= HEARTBEAT_NS) {
-            let known = self.links.estimates().map(|(pair, link)| (pair.clone(), link));
-            self.names.searches.links = Some((now, NetworkTree::new(known, [])));
+    pub(super) fn refresh_links(&mut self, grid: GridFacts<'_>) {
+        if self.links.as_ref().is_none_or(|(at, _)| grid.now.since(*at) >= HEARTBEAT_NS) {
+            let known = grid.links.estimates().map(|(pair, link)| (pair.clone(), link));
+            self.links = Some((grid.now, NetworkTree::new(known, [])));
         }
     }
 
     /// Returns the estimate for the link between two servers, and its basis.
-    pub(super) fn link_between(&self, from: NodeId, to: NodeId) -> (LinkEstimate, LinkBasis) {
-        let (a, b) = (Agent::location(self, from), Agent::location(self, to));
+    pub(super) fn link_between(&self, grid: GridFacts<'_>, from: NodeId, to: NodeId) -> (LinkEstimate, LinkBasis) {
+        let (a, b) = (grid.servers.location(from), grid.servers.location(to));
         if a == b {
             return (LinkEstimate { bandwidth: f64::INFINITY, latency_s: 0.0 }, LinkBasis::SameHost);
         }
-        let is_broken = |from, to| self.servers.get(from).is_some_and(|server| server.links.get(to) == Some(&None));
-        if is_broken(&from, &to) || is_broken(&to, &from) {
+        let is_broken = |from, to| grid.servers.get(from).is_some_and(|server| server.reach(to) == Reach::Broken);
+        if is_broken(from, to) || is_broken(to, from) {
             return (BROKEN_LINK, LinkBasis::Broken);
         }
-        let Some((_, tree)) = &self.names.searches.links else { return (LinkEstimate::UNMEASURED, LinkBasis::Unknown) };
+        let Some((_, tree)) = &self.links else { return (LinkEstimate::UNMEASURED, LinkBasis::Unknown) };
         let (a, b) = (tree.number(&a), tree.number(&b));
         let link = tree.link(a, b);
         match tree.measured(a, b) {
@@ -303,21 +347,130 @@ impl Agent {
     }
 
     /// Retries the searches for a datum that has new copies, or whose copies are all gone.
-    pub(super) fn retry_searches_of(&mut self, now: Time, datum: DatumId, out: &mut Vec<Effect>) {
-        let waiting = self.names.searches.of(datum);
-        waiting.into_iter().for_each(|(datum, server)| self.answer_search(now, datum, server, out));
+    pub(super) fn retry_of(&mut self, facts: DatumFacts<'_>, datum: DatumId, out: &mut Vec<Effect>) {
+        let waiting = self.of(datum);
+        waiting.into_iter().for_each(|(datum, server)| self.answer_search(facts, datum, server, out));
     }
 
     /// Retries all searches. Called at each heartbeat.
-    pub(super) fn retry_all_searches(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for (datum, server) in self.names.searches.searches.keys().copied().collect::<Vec<_>>() {
-            self.answer_search(now, datum, server, out);
+    pub(super) fn retry_all(&mut self, facts: DatumFacts<'_>, out: &mut Vec<Effect>) {
+        for (datum, server) in self.searches.keys().copied().collect::<Vec<_>>() {
+            self.answer_search(facts, datum, server, out);
         }
     }
+
+    // ---- batches and slices
+
+    /// Adds a server to the batch of a datum, or starts a batch. Returns true if the server waits for others.
+    fn join_batch(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
+        let now = facts.grid.now;
+        if let Some(waits) = self.batches.join(now, datum, server) {
+            return waits;
+        }
+        let Some(wait_s) = self.batch_wait_s(facts, datum, server) else { return false };
+        self.batches.begin(now, datum, server, wait_s, out);
+        true
+    }
+
+    /// Returns the seconds for which the first server that requests a datum may wait; `None` if it does not wait.
+    fn batch_wait_s(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId) -> Option<f64> {
+        let named = facts.catalog.named(datum).filter(|_| datum.slice().is_none())?;
+        let (size_bytes, method) = (named.meta.size_bytes(), named.method);
+        let is_alone = facts.grid.servers.len() < 3;
+        let is_coming = self.spread_of(datum).is_some();
+        if is_alone || is_coming || size_bytes < SLICED_BYTES_MIN || !matches!(method, Method::Auto | Method::Swarm) {
+            return None;
+        }
+        self.refresh_links(facts.grid);
+        let takes_s = |node| self.link_between(facts.grid, node, server).0.seconds(size_bytes);
+        let earliest_s = facts.holders(datum).into_iter().map(takes_s).min_by(f64::total_cmp)?;
+        Batches::wait_s(earliest_s, method)
+    }
+
+    /// Assigns sources to the servers of batches that are due.
+    pub(super) fn answer_batches(&mut self, facts: DatumFacts<'_>, out: &mut Vec<Effect>) {
+        for (datum, servers) in self.batches.take_due(facts.grid.now) {
+            if !self.answer_in_slices(facts, datum, &servers, out) {
+                servers.into_iter().for_each(|server| self.assign_source(facts, datum, server, out));
+            }
+        }
+        self.batches.set_timer(out);
+    }
+
+    /// Assigns sources of slices to the servers of a batch. Returns false if they must get the complete datum instead.
+    fn answer_in_slices(
+        &mut self,
+        facts: DatumFacts<'_>,
+        datum: DatumId,
+        servers: &[NodeId],
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(named) = facts.catalog.named(datum) else { return false };
+        let now = facts.grid.now;
+        self.refresh_links(facts.grid);
+        let holders = facts.holders(datum);
+        let (size_bytes, way) = (named.meta.size_bytes(), &|a, b| self.link_between(facts.grid, a, b).0);
+        let batch = Batch { now_s: now.seconds(), size_bytes, holders: &holders, readers: servers, way };
+        let Some(slices) = batch.in_slices(named.method) else { return false };
+        for server in servers {
+            let sources: Vec<(DatumId, Source)> = datum
+                .slices()
+                .into_iter()
+                .zip(&slices)
+                .filter_map(|(slice, spread)| Some((slice, spread.source_of(*server)?)))
+                .collect();
+            if sources.len() < slices.len() || !self.answered(now, datum, *server) {
+                self.assign_source(facts, datum, *server, out);
+                continue;
+            }
+            supply_slices(facts.grid.servers, *server, &named.meta, &sources, out);
+            sources.into_iter().for_each(|(slice, source)| self.begin(slice, *server, source));
+        }
+        true
+    }
+
+    /// Assigns sources of slices to a server, if other servers are receiving the datum in slices. Returns false if it
+    /// does not get slices.
+    fn joins_slices(&mut self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, out: &mut Vec<Effect>) -> bool {
+        let slices = datum.slices();
+        if datum.slice().is_some() || slices.iter().all(|slice| self.spread_of(*slice).is_none()) {
+            return false;
+        }
+        let Some(named) = facts.catalog.named(datum) else { return false };
+        let source = |slice: DatumId| Some((slice, self.source_for(facts, slice, server)?));
+        let sources: Vec<(DatumId, Source)> = slices.into_iter().filter_map(source).collect();
+        if sources.len() < slices.len() || !self.answered(facts.grid.now, datum, server) {
+            sources.iter().for_each(|(slice, _)| self.transfer_not_started(*slice, server));
+            return false;
+        }
+        supply_slices(facts.grid.servers, server, &named.meta, &sources, out);
+        true
+    }
+}
+
+/// Sends a server the sources of all slices of a datum.
+fn supply_slices(
+    servers: &Registry,
+    server: NodeId,
+    meta: &Meta,
+    sources: &[(DatumId, Source)],
+    out: &mut Vec<Effect>,
+) {
+    let supply = |(slice, source): &(DatumId, Source)| {
+        Supply::direct(*slice, meta.clone(), source.node, servers.address(source.node), source.hops)
+    };
+    send(out, server, TaskToServer::Resupply { supplies: sources.iter().map(supply).collect() });
+}
+
+/// True if two servers share a storage, and no source of the datum has failed for the first server.
+fn shares_storage(servers: &Registry, server: NodeId, other: NodeId, failed: &BTreeMap<NodeId, Time>) -> bool {
+    let storage = |node| servers.get(node).and_then(|server| server.registration.storage);
+    failed.is_empty() && storage(server).is_some() && storage(server) == storage(other)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Agent;
     use super::super::models::tests::{agent, register};
     use super::*;
     use crate::node::message::{Message, ServerToCatalog, StoredVersion, SupplyFault, TaskMessage, TaskToClient};

@@ -6,14 +6,10 @@
 //! again. A turn that takes long no longer blocks others: either its link is slow and takes little of a network
 //! interface, or the node that has the turn is silent.
 
-use super::links::Pair as Hosts;
-use super::{Agent, send};
-use crate::node::AgentTimer;
-use crate::node::message::LinkToProber;
-use crate::node::protocol::Effect;
-use gridloom_base::{NodeId, Time};
-use gridloom_perf::{Path, host_of};
 use std::collections::BTreeMap;
+
+use super::paths::{LinkState, NextStep, Pair as Hosts};
+use gridloom_base::{NodeId, Time};
 
 /// Nanoseconds after which a turn no longer blocks others.
 const TURN_NS_MAX: u64 = 1_000_000_000;
@@ -22,7 +18,7 @@ const MEASURED_ENOUGH: u32 = 3;
 
 /// A network interface, which probes share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Nic {
+pub(super) enum Nic {
     /// The interface of a server's host.
     Host(String),
     /// A client, whose host is not known.
@@ -31,9 +27,9 @@ enum Nic {
 
 /// A request of a node to probe another node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Pair {
-    prober: NodeId,
-    peer: NodeId,
+pub(super) struct Pair {
+    pub(super) prober: NodeId,
+    pub(super) peer: NodeId,
 }
 
 #[derive(Debug)]
@@ -43,26 +39,7 @@ struct TurnInProgress {
     until: Time,
 }
 
-/// The state of a link before its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct LinkState {
-    /// The path between sites that the link is assumed to share. Only one link of a path is measured at a time.
-    pub(super) path: Option<Path>,
-    pub(super) next: NextStep,
-}
-
-/// The next step for a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum NextStep {
-    /// It is measured in its turn.
-    #[default]
-    Measure,
-    /// Its path is measured first.
-    Wait,
-    /// It need not be measured: it is assumed to be like the other links on its path.
-    Assume,
-}
-
+/// The requests for turns, and the turns in progress.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Pairs that wait for each network interface, outgoing and incoming, in order of request.
@@ -75,7 +52,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    fn request(&mut self, pair: Pair, from: Nic, to: Nic) {
+    /// Adds a request, unless the pair waits or has its turn already.
+    pub(super) fn request(&mut self, pair: Pair, from: Nic, to: Nic) {
         if self.waiting.contains_key(&pair) || self.in_progress.contains_key(&pair) {
             return;
         }
@@ -106,7 +84,13 @@ impl Turns {
 
     /// Grants turns among the requests that wait for one of these interfaces. Returns the granted pairs, each with
     /// whether it must be measured.
-    fn grant(&mut self, now: Time, from: &Nic, to: &Nic, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
+    pub(super) fn grant(
+        &mut self,
+        now: Time,
+        from: &Nic,
+        to: &Nic,
+        standing: impl Fn(&Hosts) -> LinkState,
+    ) -> Vec<(Pair, bool)> {
         let mut candidates: Vec<(u64, Pair)> = Vec::new();
         for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
             candidates.extend(cards.get(card).into_iter().flatten().map(|(number, pair)| (*number, *pair)));
@@ -115,7 +99,7 @@ impl Turns {
     }
 
     /// Grants turns among all waiting requests.
-    fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
+    pub(super) fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
         let candidates = self.waiting.iter().map(|(pair, (number, ..))| (*number, *pair)).collect();
         self.grant_among(now, candidates, standing)
     }
@@ -159,108 +143,47 @@ impl Turns {
         granted
     }
 
-    /// Returns the time at which the first current turn no longer blocks others.
-    fn due(&self) -> Option<Time> {
-        self.in_progress.values().map(|held| held.until).min()
-    }
-}
-
-impl Agent {
-    fn nic(&self, node: NodeId) -> Nic {
-        match self.servers.get(&node) {
-            Some(server) => Nic::Host(host_of(&server.registration.address).to_string()),
-            None => Nic::Client(node),
-        }
+    /// Ends the turn of a pair, or withdraws its request. Returns the interfaces that a turn in progress used.
+    pub(super) fn end(&mut self, pair: Pair) -> Option<(Nic, Nic)> {
+        self.withdraw(pair);
+        self.in_progress.remove(&pair).map(|TurnInProgress { from, to, .. }| (from, to))
     }
 
-    pub(super) fn on_turn_request(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
-        // A server that is gone or was never known. This bounds the number of waiting requests by the number of pairs.
-        if !self.servers.contains_key(&peer) {
-            return send(out, prober, LinkToProber::Turn { to: peer, is_needed: false });
-        }
-        let (from, to) = (self.nic(prober), self.nic(peer));
-        self.turns.request(Pair { prober, peer }, from.clone(), to.clone());
-        self.grant_turns(now, &from, &to, out);
-    }
-
-    pub(super) fn on_turn_over(&mut self, now: Time, prober: NodeId, peer: NodeId, out: &mut Vec<Effect>) {
-        let pair = Pair { prober, peer };
-        self.turns.withdraw(pair);
-        let Some(TurnInProgress { from, to, .. }) = self.turns.in_progress.remove(&pair) else { return };
-        if let (Nic::Host(from), Nic::Host(to)) = (&from, &to)
-            && self.paths.is_shared(&(from.clone(), to.clone()))
-        {
-            self.grant_all_turns(now, out);
-        } else {
-            self.grant_turns(now, &from, &to, out);
-        }
-    }
-
-    /// Counts a measurement by a server.
-    pub(super) fn turn_measured(&mut self, prober: NodeId, peer: NodeId) {
-        if let Some(TurnInProgress { from, to, .. }) = self.turns.in_progress.get(&Pair { prober, peer }) {
-            let count = self.turns.measured.entry((from.clone(), to.clone())).or_default();
+    /// Counts a measurement by a server, if that has its turn.
+    pub(super) fn count_measurement(&mut self, pair: Pair) {
+        if let Some(TurnInProgress { from, to, .. }) = self.in_progress.get(&pair) {
+            let count = self.measured.entry((from.clone(), to.clone())).or_default();
             *count = count.saturating_add(1);
         }
     }
 
-    /// Discards the number of measurements between the hosts of two nodes.
-    pub(super) fn forget_measurements(&mut self, prober: NodeId, peer: NodeId) {
-        let pair = (self.nic(prober), self.nic(peer));
-        self.turns.measured.remove(&pair);
+    /// Discards the number of measurements from one interface to another.
+    pub(super) fn forget_measurements(&mut self, from: Nic, to: Nic) {
+        self.measured.remove(&(from, to));
     }
 
-    /// Ends the turns of a lost node, and discards the measurements of its host, which may be gone, too.
-    pub(super) fn turns_lost(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) {
-        let card = self.nic(node);
-        self.turns.measured.retain(|(from, to), _| *from != card && *to != card);
+    /// Withdraws the requests of a lost node, and discards the measurements of its host, which may be gone, too.
+    /// Returns the pairs of the node that have their turn now.
+    pub(super) fn node_lost(&mut self, node: NodeId, card: &Nic) -> Vec<Pair> {
+        self.measured.retain(|(from, to), _| from != card && to != card);
         let is_its = |pair: &&Pair| pair.prober == node || pair.peer == node;
-        let waiting: Vec<Pair> = self.turns.waiting.keys().filter(is_its).copied().collect();
-        waiting.into_iter().for_each(|pair| {
-            self.turns.withdraw(pair);
-        });
-        let under_way: Vec<Pair> = self.turns.in_progress.keys().filter(is_its).copied().collect();
-        for Pair { prober, peer } in under_way {
-            self.on_turn_over(now, prober, peer, out);
-        }
+        let waiting: Vec<Pair> = self.waiting.keys().filter(is_its).copied().collect();
+        waiting.into_iter().for_each(|pair| _ = self.withdraw(pair));
+        self.in_progress.keys().filter(is_its).copied().collect()
     }
 
-    /// Ends the turns that have taken too long.
-    pub(super) fn on_turns_timer(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let is_long = |(_, held): &(&Pair, &TurnInProgress)| held.until <= now;
-        let long: Vec<Pair> = self.turns.in_progress.iter().filter(is_long).map(|(pair, _)| *pair).collect();
-        for Pair { prober, peer } in long {
-            self.on_turn_over(now, prober, peer, out);
-        }
-        // Some links may have waited long enough for their path.
-        self.grant_all_turns(now, out);
+    /// Returns the pairs whose turn has taken too long.
+    pub(super) fn overdue(&self, now: Time) -> Vec<Pair> {
+        self.in_progress.iter().filter(|(_, held)| held.until <= now).map(|(pair, _)| *pair).collect()
     }
 
-    fn grant_turns(&mut self, now: Time, from: &Nic, to: &Nic, out: &mut Vec<Effect>) {
-        let (ways, links) = (&self.paths, &self.links);
-        let granted = self.turns.grant(now, from, to, |hosts| ways.link_state(now, hosts, links));
-        self.send_turns(now, granted, out);
+    /// Returns the time at which the first current turn no longer blocks others.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.in_progress.values().map(|held| held.until).min()
     }
 
-    /// Grants turns after an update of the paths that links share.
-    pub(super) fn grant_all_turns(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let (ways, links) = (&self.paths, &self.links);
-        let granted = self.turns.grant_all(now, |hosts| ways.link_state(now, hosts, links));
-        self.send_turns(now, granted, out);
-    }
-
-    fn send_turns(&mut self, now: Time, granted: Vec<(Pair, bool)>, out: &mut Vec<Effect>) {
-        for (Pair { prober, peer }, is_needed) in granted {
-            send(out, prober, LinkToProber::Turn { to: peer, is_needed });
-            let pair = (self.location(prober), self.location(peer));
-            if let Some(link) = self.paths.assumed(&pair).filter(|_| !is_needed) {
-                self.links.expect(now, pair, link);
-            }
-        }
-        let due = self.turns.due().into_iter().chain(self.paths.due(now).filter(|_| !self.turns.waiting.is_empty()));
-        if let Some(at) = due.min() {
-            out.push(Effect::SetTimer { timer: AgentTimer::Turns.into(), at });
-        }
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
