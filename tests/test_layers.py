@@ -46,13 +46,27 @@ FORBIDDEN = re.compile(
 )
 #: Macros that panic if the output's reader is gone.
 PANICS = re.compile(r"\be?print(ln)?!")
-COMMENT = re.compile(r"//.*")
+#: Literals and comments, of which only the ends of a string are kept.
+NO_CODE = re.compile(
+    r"""r(#+)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\\n])'|//[^\n]*""",
+    re.DOTALL,
+)
+
+
+#: The declaration of a file of tests, or the start of the tests at the end of a file.
+TEST_FILE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+;")
+TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{")
+
+
+def code_of(text):
+    """Returns the text of a source file without literals, comments and tests."""
+    code = NO_CODE.sub(lambda match: "" if match.group().startswith("/") else '""', text)
+    return TESTS.split(TEST_FILE.sub("", code))[0]
 
 
 def sources(folder):
     for path in sorted(folder.rglob("*.rs")):
-        text = path.read_text()
-        yield path, COMMENT.sub("", text.split("#[cfg(test)]")[0])
+        yield path, code_of(path.read_text())
 
 
 def test_folders_import_only_upwards():
@@ -125,15 +139,11 @@ USE = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", re.MULTILINE)
 NAMED = re.compile(r"(?<![\w:.])(?:\w+::)*\w+")
 
 
-def without_strings(text):
-    return re.sub(r'"(?:\\.|[^"\\])*"', '""', COMMENT.sub("", text.split("#[cfg(test)]")[0]))
-
-
-def ties_of(crate_source, code=without_strings):
+def ties_of(crate_source):
     """Returns for each module of a crate the modules whose items it names. A re-exported item counts where it is
     defined. Names of parent modules do not count: a module is a part of them."""
     texts = {
-        module_of(crate_source, path): code(path.read_text())
+        module_of(crate_source, path): code_of(path.read_text())
         for path in sorted(crate_source.rglob("*.rs"))
         if "tests" not in path.relative_to(crate_source).with_suffix("").parts
     }
@@ -174,17 +184,6 @@ def ties_of(crate_source, code=without_strings):
     return ties
 
 
-#: Literals and comments, of which only the ends of a string are kept.
-NO_CODE = re.compile(
-    r"""r(#+)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\\n])'|//[^\n]*""",
-    re.DOTALL,
-)
-
-
-def code_of(text):
-    return NO_CODE.sub(lambda match: "" if match.group().startswith("/") else '""', text).split("#[cfg(test)]")[0]
-
-
 def upward(ties, layers):
     """Returns the imports from a module of one layer into the same layer or a higher one."""
     level = {name: i for i, names in enumerate(layers) for name in names}
@@ -199,13 +198,13 @@ def upward(ties, layers):
 def test_modules_of_the_rust_api_import_only_downwards():
     own = {path.stem for path in RUST_API.iterdir()} - {"lib"}
     assert sorted(own) == sorted(name for names in RUST_API_LAYERS for name in names)
-    ties = ties_of(RUST_API, code_of)
+    ties = ties_of(RUST_API)
     assert not upward(ties, RUST_API_LAYERS), upward(ties, RUST_API_LAYERS)
     assert not circle_in(ties), circle_in(ties)
 
 
 def test_parts_of_a_session_know_neither_each_other_nor_the_session():
-    parts = {module: others for module, others in ties_of(RUST_API, code_of).items() if module[:2] == SESSION_PARTS}
+    parts = {module: others for module, others in ties_of(RUST_API).items() if module[:2] == SESSION_PARTS}
     wrong = [f"{module} imports {other}" for module, others in parts.items() for other in others if other[0] == "session"]
     above = RUST_API / "session" / "parts"
     wrong += [f"{path} imports its session" for path in above.iterdir() if re.search(r"\bSession\b", code_of(path.read_text()))]
@@ -228,9 +227,9 @@ def test_the_check_of_layers_can_fail(tmp_path):
     (tmp_path / "high.rs").write_text("use crate::low::Low;\npub struct High(Low);\n")
     (tmp_path / "low.rs").write_text("const END: char = '\"';\npub struct Low;\n// crate::high::High\n")
     layers = [("low",), ("high",)]
-    assert upward(ties_of(tmp_path, code_of), layers) == []
+    assert upward(ties_of(tmp_path), layers) == []
     (tmp_path / "low.rs").write_text("const END: char = '\"';\npub struct Low(crate::high::High);\n")
-    assert upward(ties_of(tmp_path, code_of), layers) == ["low imports high"]
+    assert upward(ties_of(tmp_path), layers) == ["low imports high"]
 
 
 def circle_in(ties):
@@ -246,8 +245,22 @@ def circle_in(ties):
     return sorted("::".join(module) for module in left)
 
 
+def folders_of(ties):
+    """Returns for each folder of a crate the imports between its parts. A part is a file, or a folder with all its
+    files."""
+    folders = {}
+    for module, others in ties.items():
+        for depth in range(len(module)):
+            folder, part = module[:depth], module[: depth + 1]
+            parts = {other[: depth + 1] for other in others if other[:depth] == folder and len(other) > depth}
+            folders.setdefault(folder, {}).setdefault(part, set()).update(parts - {part})
+    return folders
+
+
 #: Crates with cyclic modules.
 WITH_CIRCLES = {"gridloom-python"}
+#: Crates with cyclic folders.
+WITH_FOLDER_CIRCLES = {"gridloom-sim"}
 
 
 def test_modules_import_in_no_circle():
@@ -255,6 +268,9 @@ def test_modules_import_in_no_circle():
         ties = ties_of(crate / "src")
         if crate.name not in WITH_CIRCLES:
             assert not circle_in(ties), f"{crate.name}: these import one another: {circle_in(ties)}"
+        if crate.name not in WITH_CIRCLES | WITH_FOLDER_CIRCLES:
+            wrong = [circle for parts in folders_of(ties).values() if (circle := circle_in(parts))]
+            assert not wrong, f"{crate.name}: these import one another: {wrong}"
 
 
 def test_the_check_of_circles_can_fail(tmp_path):
@@ -264,6 +280,22 @@ def test_the_check_of_circles_can_fail(tmp_path):
     assert circle_in(ties_of(tmp_path)) == []
     (tmp_path / "b.rs").write_text("pub struct Beta;\nimpl Beta { fn of(_: &super::a::Alpha) {} }\n")
     assert circle_in(ties_of(tmp_path)) == ["a", "b"]
+    (tmp_path / "b.rs").write_text("#[cfg(test)]\nmod tests;\nconst PATH: &str = \"//\";\nfn of(_: &super::a::Alpha) {}\n")
+    assert ties_of(tmp_path)[("b",)] == {("a",)}
+    (tmp_path / "b.rs").write_text("#[cfg(test)]\nmod tests {\n    use crate::a::Alpha;\n    fn of(_: &Alpha) {}\n}\n")
+    assert ties_of(tmp_path)[("b",)] == set()
+
+
+def test_the_check_of_circles_between_folders_can_fail(tmp_path):
+    (tmp_path / "lib.rs").write_text("mod a;\nmod b;\n")
+    (tmp_path / "b.rs").write_text("pub struct Beta(crate::a::one::One);\n")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mod.rs").write_text("pub mod one;\npub mod two;\n")
+    (tmp_path / "a" / "one.rs").write_text("pub struct One;\n")
+    (tmp_path / "a" / "two.rs").write_text("pub struct Two(super::one::One);\n")
+    assert not any(map(circle_in, folders_of(ties_of(tmp_path)).values()))
+    (tmp_path / "a" / "two.rs").write_text("pub struct Two(crate::b::Beta);\n")
+    assert circle_in(ties_of(tmp_path)) == [] and circle_in(folders_of(ties_of(tmp_path))[()]) == ["a", "b"]
 
 
 PYTHON = ROOT / "crates" / "gridloom-python" / "python" / "gridloom"
