@@ -10,7 +10,7 @@ use gridloom::{Arg, CalibrateConfig, CalibrationCall, Error, Function, Grid, Siz
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::convert::Target;
+use crate::arguments::Target;
 use crate::errors::{OrRaise, error};
 use crate::lock;
 use crate::plain::to_plain;

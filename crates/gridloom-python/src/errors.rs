@@ -2,12 +2,11 @@
 
 use gridloom::Error;
 use gridloom::process::ProcessError;
-use gridloom_base::TaskError;
+use gridloom_base::{NameError, TaskError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::import;
-use crate::shared::name_fields;
 
 /// Converts errors of the session to Python exceptions.
 pub(crate) trait OrRaise<T> {
@@ -100,6 +99,7 @@ fn raised(py: Python<'_>, class: &str, message: &str, fields: &Bound<'_, PyDict>
     }
 }
 
+/// Returns the name of the Python exception class, and sets its attributes in `fields`.
 fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     let set = |name: &str, value: &str| fields.set_item(name, value);
     Ok(match error {
@@ -192,5 +192,32 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             "Refused"
         }
         _ => "TaskError",
+    })
+}
+
+/// As [`task_fields`], for shared data.
+fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
+    Ok(match error {
+        NameError::Exists { name } | NameError::BeingPut { name } | NameError::ContentDiffers { name } => {
+            fields.set_item("name", name)?;
+            "NameExists"
+        }
+        NameError::Unknown { name, near } => {
+            fields.set_item("name", name)?;
+            fields.set_item("near", near)?;
+            "UnknownName"
+        }
+        NameError::Lost { name, .. } => {
+            fields.set_item("name", name)?;
+            "SharedDataLost"
+        }
+        NameError::NoRoom { name, size_bytes, .. } => {
+            fields.set_item("name", name)?;
+            fields.set_item("size_bytes", size_bytes)?;
+            "NoRoomToShare"
+        }
+        NameError::InvalidName { .. } => "ArgumentError",
+        NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",
+        _ => "SharedDataError",
     })
 }

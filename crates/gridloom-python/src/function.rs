@@ -8,9 +8,10 @@ use gridloom::{Arg, Deferral, Error, Function, Grid, Object, PendingCall, Result
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::convert::{Target, to_python};
+use crate::arguments::Target;
 use crate::errors::{OrRaise, exception};
 use crate::lock;
+use crate::results::to_python;
 use crate::session::{Session, Slot, closed, limit_of};
 use crate::wait::{detached, interruptible, wait_for};
 

@@ -14,14 +14,15 @@ use numpy::PyArrayDescr;
 use pyo3::prelude::*;
 
 use crate::calibrate::{RawCalibration, calibrate};
-use crate::convert::empty;
 use crate::errors::{OrRaise, error};
 use crate::function::{RawFunction, RawObject};
 use crate::graph::RawGraph;
-use crate::group::{RawGroup, RawHandle, RawLoop};
+use crate::group::{RawGroup, RawLoop};
+use crate::handle::RawHandle;
 use crate::memory::element_of;
 use crate::plain::to_plain;
 use crate::plan::{RawMapping, RawPlan, with_cause};
+use crate::results::empty;
 use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible};
 

@@ -4,15 +4,15 @@
 //! | file | content |
 //! |---|---|
 //! | [`memory`] | NumPy arrays over memory that Rust owns, and descriptions of NumPy's element types |
-//! | [`convert`] | Python objects to values and back |
+//! | [`arguments`], [`results`] | Python objects to arguments of calls; values to Python objects |
 //! | [`plain`] | records as dictionaries, and back |
 //! | [`session`] | Python's objects of a session, and how they are released |
 //! | [`grid`] | grids |
 //! | [`function`] | functions, and calls in progress |
-//! | [`group`] | groups, handles, reports |
+//! | [`handle`], [`group`] | handles of results; groups, reports |
 //! | [`graph`] | declared graphs |
 //! | [`plan`] | plans, and heuristics that are Python functions |
-//! | [`shared`], [`begun`] | shared data, by name; puts and gets in progress |
+//! | [`shared`], [`pending_names`] | shared data, by name; puts and gets in progress |
 //! | [`calibrate`] | calibrations, with Python functions that make arguments and receive progress |
 //! | [`process`] | processes that exchange messages |
 //! | [`chares`], [`chare`], [`chare_calls`] | message-driven objects: programs and their runs; the objects and their messages; requests of methods |
@@ -30,18 +30,19 @@
 #![deny(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "the errors are those of the session, of its size")]
 
+mod arguments;
 mod calibrate;
 mod chare;
 mod chare_calls;
 mod chare_value;
 mod chares;
-mod convert;
 mod define;
 mod errors;
 mod function;
 mod graph;
 mod grid;
 mod group;
+mod handle;
 mod log;
 mod memory;
 mod message;
@@ -49,6 +50,7 @@ mod pending_names;
 mod plain;
 mod plan;
 mod process;
+mod results;
 mod session;
 mod shared;
 mod snapshots;
@@ -82,7 +84,9 @@ mod _gridloom {
     #[pymodule_export]
     use crate::grid::{RawGrid, connect, connect_servers, local, simulate};
     #[pymodule_export]
-    use crate::group::{RawGroup, RawHandle, RawLoop, RawReport};
+    use crate::group::{RawGroup, RawLoop, RawReport};
+    #[pymodule_export]
+    use crate::handle::RawHandle;
     #[pymodule_export]
     use crate::memory::Memory;
     #[pymodule_export]

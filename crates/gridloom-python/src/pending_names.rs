@@ -6,9 +6,9 @@ use std::time::Duration;
 use gridloom::{BegunGet, BegunPut, BegunWait, Error, Grid, Value};
 use pyo3::prelude::*;
 
-use crate::convert::to_python;
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
+use crate::results::to_python;
 use crate::session::{Session, Slot, limit_of};
 use crate::wait::{detached, interruptible, wait_for};
 

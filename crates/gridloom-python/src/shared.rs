@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use gridloom::{Arg, BegunPut, Grid, PutOptions, Value};
-use gridloom_base::NameError;
 use gridloom_idl::Signature;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-use crate::convert::{Target, to_python};
+use crate::arguments::Target;
 use crate::errors::OrRaise;
 use crate::grid::RawGrid;
-use crate::group::RawHandle;
+use crate::handle::RawHandle;
 use crate::pending_names::{Begun, RawPendingNames};
 use crate::plain::to_plain;
+use crate::results::to_python;
 use crate::session::{Session, limit_of};
 use crate::wait::interruptible;
 
@@ -154,31 +153,4 @@ pub(crate) fn list_shared<'py>(
         Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.replicas, one.servers))
     };
     listed.into_iter().map(plain).collect()
-}
-
-/// Returns the name of the Python exception class, and sets its attributes in `fields`.
-pub(crate) fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
-    Ok(match error {
-        NameError::Exists { name } | NameError::BeingPut { name } | NameError::ContentDiffers { name } => {
-            fields.set_item("name", name)?;
-            "NameExists"
-        }
-        NameError::Unknown { name, near } => {
-            fields.set_item("name", name)?;
-            fields.set_item("near", near)?;
-            "UnknownName"
-        }
-        NameError::Lost { name, .. } => {
-            fields.set_item("name", name)?;
-            "SharedDataLost"
-        }
-        NameError::NoRoom { name, size_bytes, .. } => {
-            fields.set_item("name", name)?;
-            fields.set_item("size_bytes", size_bytes)?;
-            "NoRoomToShare"
-        }
-        NameError::InvalidName { .. } => "ArgumentError",
-        NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",
-        _ => "SharedDataError",
-    })
 }
