@@ -1,6 +1,7 @@
 """Shared data in C: examples modelled on OmniRPC and OmniStorage, functions that put and get, and parts of a grid
 that are missing."""
 
+import ctypes.util
 import os
 import re
 import shutil
@@ -489,6 +490,8 @@ end program
 def test_handles_in_fortran_are_shared(tmp_path, start, agent):
     if shutil.which("gfortran") is None:
         pytest.skip("there is no Fortran compiler 'gfortran'")
+    if not any(map(ctypes.util.find_library, ("openblas", "lapack"))):
+        pytest.skip("there is no library of LAPACK")
     serve(start, agent[1], "builtin:lapack")
     (tmp_path / "shares.f90").write_text(FORTRAN)
     command = ["gfortran", "-Wall", "-Werror", CAPI / "include" / "grpc.f90", "shares.f90", "-o", "shares", *LIBRARY]

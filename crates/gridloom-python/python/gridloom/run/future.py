@@ -98,8 +98,10 @@ class RunFuture(Future[_T]):
         """Set it running, unless it was cancelled; whether it runs."""
         with self._condition:
             if self._state in ("PENDING", "CANCELLED"):
-                return self.set_running_or_notify_cancel()
-            return self._state == "RUNNING"
+                runs = self.set_running_or_notify_cancel()
+            else:
+                runs = self._state == "RUNNING"
+        return runs
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Take in the error; only Gridloom calls it."""
