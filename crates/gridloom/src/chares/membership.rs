@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_chare::{ChareError, Element, Pe, ResizePolicy};
-use gridloom_process::{Incoming, ProcessMessage, ProcessWorld};
+use gridloom_process::{Incoming, ProcessError, ProcessMessage, ProcessWorld};
 
 use super::links::{Early, parse_hello};
 use super::options::{ElementLimits, Resizing, Restart};
@@ -262,9 +262,15 @@ impl Membership {
             return Ok(());
         }
         for element in (from as u32..places.elements.len() as u32).map(Pe) {
-            let peer = world.connect(places.host(element), places.port(element))?;
-            world.send(peer, ProcessMessage { kind: WAKE.into(), payload: Vec::new() })?;
-            world.close(peer);
+            // An element that does not listen has ended, or has not begun to wait: then it looks at the shared state first.
+            let peer = match world.connect(places.host(element), places.port(element)) {
+                Err(ProcessError::CannotConnect { .. }) => continue,
+                outcome => outcome?,
+            };
+            match world.send(peer, ProcessMessage { kind: WAKE.into(), payload: Vec::new() }) {
+                Ok(()) | Err(ProcessError::Closed { .. }) => world.close(peer),
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }
