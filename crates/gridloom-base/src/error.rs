@@ -153,7 +153,7 @@ pub enum TaskError {
     #[error("server '{server}' cannot store the data: {why}")]
     StoreFailed {
         server: String,
-        /// What failed, and where.
+        /// The operation that failed, and where.
         why: String,
     },
 }

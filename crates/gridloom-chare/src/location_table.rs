@@ -25,9 +25,9 @@ const LEFT_MIN: usize = 64;
 pub(crate) struct LocationTable {
     pub(crate) name: String,
     pub(crate) shape: Shape,
-    /// Whether its chares can move.
+    /// True if its chares can move.
     pub(crate) is_migratable: bool,
-    /// Whether each chare exchanges messages with other sites, according to its placement. Empty if the placement does not know.
+    /// For each chare, true if it exchanges messages with other sites, according to its placement. Empty if the placement does not know.
     at_border: Vec<bool>,
     /// Location by chare number: an element, or [`LOCAL`] and a slot.
     places: Vec<u32>,

@@ -1,7 +1,7 @@
 //! An array of ids, for one of which a thread waits: the ended ids are known without checking the others.
 //!
-//! A program that repeatedly waits for one of very many passes nearly the same array each time. So the array is kept.
-//! Only places where the next one differs are checked, and sessions that meanwhile end or are collected.
+//! A program that repeatedly waits for one of very many passes nearly the same array each time. The library keeps the array and
+//! checks only places where the next one differs, and sessions that meanwhile end or are collected.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;

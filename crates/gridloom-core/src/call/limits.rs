@@ -38,25 +38,25 @@ pub enum LimitKind {
 
 /// The times at which limits of calls expire.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Deadlines(BTreeSet<(Time, TaskId)>);
+pub(crate) struct Deadlines(BTreeSet<(Time, TaskId)>);
 
 impl Deadlines {
-    pub(super) fn add(&mut self, at: Option<Time>, task: TaskId) {
+    pub(crate) fn add(&mut self, at: Option<Time>, task: TaskId) {
         self.0.extend(at.map(|at| (at, task)));
     }
 
-    pub(super) fn remove(&mut self, at: Option<Time>, task: TaskId) {
+    pub(crate) fn remove(&mut self, at: Option<Time>, task: TaskId) {
         if let Some(at) = at {
             self.0.remove(&(at, task));
         }
     }
 
-    pub(super) fn next(&self) -> Option<Time> {
+    pub(crate) fn next(&self) -> Option<Time> {
         self.0.first().map(|(at, _)| *at)
     }
 
     /// Returns the calls whose limit has expired, in the order of expiry.
-    pub(super) fn past(&self, now: Time) -> Vec<TaskId> {
+    pub(crate) fn past(&self, now: Time) -> Vec<TaskId> {
         self.0.iter().take_while(|(at, _)| *at <= now).map(|(_, task)| *task).collect()
     }
 }

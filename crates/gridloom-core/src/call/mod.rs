@@ -15,7 +15,7 @@ use crate::graph::{Failures, Task};
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
-use limits::Deadlines;
+pub(crate) use limits::Deadlines;
 
 pub use callback::{Callback, CallbackAnswer, WorkerEvent};
 pub use deferral::Deferral;

@@ -305,7 +305,7 @@ impl Nodes {
         self.node_mut(node).life = NodeState::Paused;
     }
 
-    /// Makes a paused node handle inputs again. Those that waited are next.
+    /// Makes a paused node handle inputs again, beginning with those that have waited.
     pub(crate) fn resume(&mut self, node: NodeId, now: Time) {
         let state = self.node_mut(node);
         state.life = NodeState::Running;

@@ -27,7 +27,7 @@ struct Stage {
     client: NodeId,
     servers: Vec<NodeId>,
     signature_hash: u64,
-    /// What was reported, in order.
+    /// Reported events, in order.
     sent: Vec<(u64, Time)>,
     ended: Vec<(u64, Option<NodeId>, Result<(), TaskError>)>,
 }

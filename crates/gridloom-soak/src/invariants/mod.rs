@@ -30,7 +30,7 @@ use gridloom_sim::inspect::SimEvent;
 #[derive(Clone, Copy, Debug)]
 pub struct Invariant {
     pub name: &'static str,
-    /// What the invariant requires.
+    /// Describes the states that the invariant allows.
     pub about: &'static str,
     pub(crate) new_check: fn() -> Box<dyn InvariantCheck>,
 }

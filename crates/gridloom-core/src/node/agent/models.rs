@@ -87,9 +87,10 @@ impl Models {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::registry::tests::registration;
     use super::super::*;
     use crate::node::message::Registration;
-    use crate::node::version::{RELEASE, VERSIONS};
+    use crate::node::version::VERSIONS;
     use gridloom_perf::{FunctionModel, Learner, Size};
     use std::collections::BTreeMap;
 
@@ -103,20 +104,7 @@ pub(super) mod tests {
         let (peer, name) = (NodeId(node), format!("server-{node}"));
         let (role, version) = (crate::node::Role::Server, VERSIONS.1);
         handle(Input::PeerUp { peer, role, name: name.clone(), address: address.into(), version });
-        let signature = gridloom_idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
-        let registration = Registration {
-            name,
-            address: address.into(),
-            slots: 1,
-            is_stateless: false,
-            memory_bytes: 1 << 20,
-            is_durable: false,
-            storage: None,
-            slowdown,
-            functions: vec![signature],
-            code_hashes: BTreeMap::from([("m/f".to_string(), node)]),
-            release: RELEASE.into(),
-        };
+        let registration = Registration { slowdown, ..registration(&name, address, &[("m/f", node)]) };
         handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
         handle(Input::Received { from: peer, message: DirectoryToAgent::Speed { flops: 1e9 / slowdown }.into() });
         let mut learner = Learner::default();

@@ -385,11 +385,12 @@ impl Registry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::node::version::RELEASE;
 
-    fn registration(name: &str, address: &str, code: &[(&str, u64)]) -> Registration {
+    /// Returns the registration of a server that offers `m/f`, with the hashes of its code.
+    pub(in super::super) fn registration(name: &str, address: &str, code: &[(&str, u64)]) -> Registration {
         let signature = gridloom_idl::parse("Module m; Define f() Calls f();", "t.idl").unwrap().remove(0).signature;
         Registration {
             name: name.into(),

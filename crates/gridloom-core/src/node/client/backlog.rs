@@ -8,9 +8,9 @@
 //! A call that prefers certain servers, because it has failed on others or is bound to one, waits for a slot of its own
 //! server, and calls behind it may overtake it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::call::Request;
+use crate::call::{Deadlines, Request};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{NodeId, TaskId, Time};
 
@@ -53,7 +53,7 @@ pub(super) struct Backlog {
     positions: BTreeMap<TaskId, i64>,
     /// Calls that are held back.
     held: BTreeMap<TaskId, Request>,
-    deadlines: BTreeSet<(Time, TaskId)>,
+    deadlines: Deadlines,
     sent: BTreeMap<TaskId, Sent>,
     /// Number of sent calls that occupy a slot of any server, and of those at the server for which they have waited.
     any: usize,
@@ -72,7 +72,7 @@ impl Backlog {
             true => self.waiting.first_key_value().map_or(0, |(first, _)| first - 1),
             false => self.waiting.last_key_value().map_or(0, |(last, _)| last + 1),
         };
-        self.deadlines.extend(request.deadline.map(|deadline| (deadline, request.task.id)));
+        self.deadlines.add(request.deadline, request.task.id);
         self.positions.insert(request.task.id, position);
         self.waiting.insert(position, request);
         self.has_changed = true;
@@ -84,9 +84,7 @@ impl Backlog {
             Some(position) => self.waiting.remove(&position)?,
             None => self.held.remove(&id)?,
         };
-        if let Some(deadline) = request.deadline {
-            self.deadlines.remove(&(deadline, id));
-        }
+        self.deadlines.remove(request.deadline, id);
         Some(request)
     }
 
@@ -134,9 +132,7 @@ impl Backlog {
             let (position, id) = (*position, request.task.id);
             let request = self.waiting.remove(&position).expect("found above");
             self.positions.remove(&id);
-            if let Some(deadline) = request.deadline {
-                self.deadlines.remove(&(deadline, id));
-            }
+            self.deadlines.remove(request.deadline, id);
             self.sent.insert(id, Sent { at: now, only, is_paused: false });
             *self.occupied(only) += 1;
             return Some(request);
@@ -193,14 +189,12 @@ impl Backlog {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
     }
 
     /// Removes the calls whose limits have expired.
     pub(super) fn take_expired(&mut self, now: Time) -> Vec<Request> {
-        let late = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
-        let late: Vec<TaskId> = late.map(|(_, id)| *id).collect();
-        late.into_iter().filter_map(|id| self.take(id)).collect()
+        self.deadlines.past(now).into_iter().filter_map(|id| self.take(id)).collect()
     }
 
     /// Returns the numbers of calls that were not sent, and of calls that were sent and have not ended.
@@ -220,8 +214,11 @@ impl Backlog {
         for (server, count) in &self.only {
             assert_eq!(*count, occupied(Some(*server)), "slots of calls for {server}");
         }
-        for (_, id) in &self.deadlines {
-            assert!(self.positions.contains_key(id) || self.held.contains_key(id), "{id} has a limit and was not sent");
+        for id in self.deadlines.past(Time::NEVER) {
+            assert!(
+                self.positions.contains_key(&id) || self.held.contains_key(&id),
+                "{id} has a limit and was not sent"
+            );
         }
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! [`RECONNECT_NS_MAX`]: gridloom_base::limits::RECONNECT_NS_MAX
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::call::Request;
+use crate::call::{Deadlines, Request};
 use gridloom_base::{TaskId, Time};
 
 /// Calls that wait for a server.
@@ -17,7 +17,7 @@ use gridloom_base::{TaskId, Time};
 pub(super) struct WaitingCalls {
     /// By identifier, which is the order in which they were made.
     calls: BTreeMap<TaskId, Request>,
-    deadlines: BTreeSet<(Time, TaskId)>,
+    deadlines: Deadlines,
 }
 
 impl WaitingCalls {
@@ -26,11 +26,11 @@ impl WaitingCalls {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        self.deadlines.next()
     }
 
     pub(super) fn add(&mut self, request: Request) {
-        self.deadlines.extend(request.deadline.map(|deadline| (deadline, request.task.id)));
+        self.deadlines.add(request.deadline, request.task.id);
         self.calls.insert(request.task.id, request);
     }
 
@@ -41,16 +41,12 @@ impl WaitingCalls {
 
     pub(super) fn take(&mut self, id: TaskId) -> Option<Request> {
         let request = self.calls.remove(&id)?;
-        if let Some(deadline) = request.deadline {
-            self.deadlines.remove(&(deadline, id));
-        }
+        self.deadlines.remove(request.deadline, id);
         Some(request)
     }
 
     pub(super) fn take_expired(&mut self, now: Time) -> Vec<Request> {
-        let late = self.deadlines.iter().take_while(|(deadline, _)| *deadline <= now);
-        let late: Vec<TaskId> = late.map(|(_, id)| *id).collect();
-        late.into_iter().filter_map(|id| self.take(id)).collect()
+        self.deadlines.past(now).into_iter().filter_map(|id| self.take(id)).collect()
     }
 }
 

@@ -55,7 +55,10 @@ class Call:
 
     def is_sent(self) -> bool:
         """Whether it was sent to a server."""
-        return self.pending is not None and self.pending.sent_at() is not None
+        try:
+            return self.pending is not None and self.pending.sent_at() is not None
+        except UsageError:  # the session is closed
+            return True
 
     def cancel_unsent(self) -> bool:
         """Cancel it if it was not sent to a server; whether it is cancelled."""
