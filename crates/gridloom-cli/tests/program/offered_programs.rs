@@ -1,12 +1,13 @@
 //! `gridloom serve --program` and `gridloom chares run --agent`: elements that take slots of servers.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::chares::CASE;
-use crate::support::{Grid, Running, file, gridloom, process_ended, serve_command, status_and_stderr, succeeds};
+use crate::support::{
+    Grid, Running, folder, gridloom, process_ended, serve_command, status_and_stderr, succeeds, write_executable,
+};
 
 /// The arguments after the program's name: the case runs in this binary.
 const WORDS: [&str; 4] = ["--exact", "--ignored", "--nocapture", "chares::a_program_of_chares"];
@@ -22,9 +23,9 @@ pub(crate) fn offered_script(name: &str, script: &str) -> String {
     // A separate file for each script: tests that run concurrently create others.
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let made = MADE.fetch_add(1, Ordering::Relaxed);
-    let path = file(&format!("{name}-{made}.sh"), &format!("#!/bin/sh\n{script}"));
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    format!("--program={name}={path}")
+    let path = folder("offered").join(format!("{name}-{made}.sh"));
+    write_executable(&path, &format!("#!/bin/sh\n{script}"));
+    format!("--program={name}={}", path.display())
 }
 
 /// Starts a server with that many slots, which offers two programs.

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{
-    Grid, Running, compiled, file, first_line, gridloom, idl, library, line_with, logging, serve_command,
-    status_and_stderr, succeeds,
+    Grid, Running, compiled, copy_executable, file, first_line, gridloom, idl, library, line_with, logging,
+    serve_command, status_and_stderr, succeeds,
 };
 
 /// Returns a command of a user with that configuration folder.
@@ -173,8 +173,7 @@ impl PublicFolder {
     /// Makes a copy of that file which every user can read and execute.
     fn copy(&self, from: &str) -> String {
         let copy = self.0.join(Path::new(from).file_name().unwrap());
-        std::fs::copy(from, &copy).unwrap();
-        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        copy_executable(Path::new(from), &copy);
         copy.to_str().unwrap().to_string()
     }
 }

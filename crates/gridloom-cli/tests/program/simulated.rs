@@ -1,6 +1,6 @@
 //! Platforms and simulations: their output, and errors in them.
 
-use crate::support::{self, file, gridloom, library, status_and_stderr, succeeds};
+use crate::support::{self, file, gridloom, library, status_and_stderr, succeeds, write_executable};
 use serde_json::json;
 
 #[test]
@@ -131,11 +131,7 @@ fn graphviz_draws_a_platform() {
     assert!(error.contains(&format!("gridloom platform show {platform} --dot | dot -Tsvg > ")), "{error}");
 
     // Stands in for Graphviz, which need not be installed.
-    let dot = |script: &str| {
-        use std::os::unix::fs::PermissionsExt;
-        std::fs::write(folder.join("dot"), format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(folder.join("dot"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    };
+    let dot = |script: &str| write_executable(&folder.join("dot"), &format!("#!/bin/sh\n{script}\n"));
     dot("echo $1; while read -r line; do echo \"$line\"; done");
     assert_eq!(succeeds(draw(svg.to_str().unwrap())), format!("wrote {}\n", svg.display()));
     let drawn = std::fs::read_to_string(&svg).unwrap();

@@ -2,14 +2,16 @@
 //! The same tests with a real `sshd` are in `up_ssh`.
 
 use std::fs::File;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::support::bounds::{ends, output_of, until, until_true};
-use crate::support::{file, folder, gridloom, idl, library, process_ended, skipped, status_and_stderr, succeeds};
+use crate::support::{
+    file, folder, gridloom, idl, library, process_ended, skipped, status_and_stderr, succeeds, write_executable,
+};
 
 const SECRET: &str = "handed over by a pipe";
 
@@ -30,8 +32,7 @@ impl Lab {
         std::fs::create_dir_all(&folder).unwrap();
         let ssh = folder.join("ssh");
         let program = Path::new(env!("CARGO_BIN_EXE_gridloom")).parent().unwrap();
-        std::fs::write(&ssh, STUB.replace("FOLDER", path(&folder)).replace("PROGRAM", path(program))).unwrap();
-        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&ssh, &STUB.replace("FOLDER", path(&folder)).replace("PROGRAM", path(program)));
         let lab = Lab { ssh: path(&ssh).into(), folder, hosts: Vec::new(), variables: Vec::new() };
         lab.write(hosts);
         lab

@@ -1,21 +1,19 @@
 //! `gridloom up` checks the Python of each host. `ssh` and Python are stubs here. Real ones are in the tests of the
 //! Python package.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::up::{HEAD, Lab, host, path, pid};
 use crate::support::bounds::output_of;
-use crate::support::succeeds;
+use crate::support::{succeeds, write_executable};
 
 /// Writes a script that prints the answer of a Python.
 fn write_python(file: &Path, python: &str, packages: &Value) {
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     let said = json!({ "executable": path(file), "python": python, "packages": packages });
-    std::fs::write(file, format!("#!/bin/sh\necho '{said}'\n")).unwrap();
-    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(file, &format!("#!/bin/sh\necho '{said}'\n"));
 }
 
 const SERVER: &str = r#"role = "server", serve = "OFFER", python = "~/venv", packages = "numpy""#;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::up::{HEAD, Lab, host, path};
 use super::up_slurm::Slurm;
-use crate::support::{gridloom, skipped, succeeds};
+use crate::support::{gridloom, skipped, succeeds, write_executable};
 
 /// A user by number, with a home folder.
 struct User {
@@ -62,8 +62,7 @@ fn grids_of_two_users_with_one_name_share_a_machine_and_nothing_else() {
     let head = format!(r#"{HEAD}, gridloom = "{}""#, env!("CARGO_BIN_EXE_gridloom"));
     let lab = Lab::new("users", &[host("head", &head), host("a", &server)].concat());
     let (file, ssh) = (lab.folder.join("grid.toml"), lab.folder.join("local"));
-    std::fs::write(&ssh, STUB).unwrap();
-    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&ssh, STUB);
     let users = [61_111, 61_112].map(|id| User::new(&lab, id));
     if users[0].command(&["--version"]).output().is_err() {
         skipped("two users on one machine: the program stands where only root can run it");

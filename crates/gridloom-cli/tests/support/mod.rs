@@ -43,6 +43,22 @@ pub fn has_testbeds(platform: &str) -> bool {
     true
 }
 
+/// Writes a program that tests start. A child writes it: a descriptor that writes to it here would be inherited by any
+/// process that another thread starts at that moment, and until that process runs its own program, the file is busy.
+pub fn write_executable(path: &Path, content: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "cat > \"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), content.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "cannot write '{}'", path.display());
+}
+
+/// Copies a program that tests start; see [`write_executable`].
+pub fn copy_executable(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).args([from, to]).status().unwrap();
+    assert!(status.success(), "cannot copy '{}' to '{}'", from.display(), to.display());
+}
+
 /// Runs a command that must succeed. Returns its standard output.
 pub fn succeeds(mut command: Command) -> String {
     let output = output_of(&mut command);

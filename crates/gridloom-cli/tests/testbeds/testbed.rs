@@ -5,7 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{self, file, gridloom, library, process_ended, skipped, status_and_stderr, succeeds, workers_of};
+use crate::support::{
+    self, copy_executable, file, gridloom, library, process_ended, skipped, status_and_stderr, succeeds, workers_of,
+};
 use serde_json::Value;
 
 const PLATFORM: &str = "[[host]]\nname = \"here\"\nspeed = \"1Gf\"\n[[host]]\nname = \"there\"\nspeed = \"1Gf\"\n\
@@ -359,7 +361,7 @@ fn no_privilege_is_needed() {
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
     let program = open.join("gridloom");
-    std::fs::copy(env!("CARGO_BIN_EXE_gridloom"), &program).unwrap();
+    copy_executable(Path::new(env!("CARGO_BIN_EXE_gridloom")), &program);
     std::fs::write(open.join("platform.toml"), PLATFORM).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);

@@ -291,8 +291,9 @@ mod tests {
     #[test]
     fn an_interpreter_that_does_not_answer_is_ended() {
         let file = std::env::temp_dir().join(format!("gridloom-silent-{}", std::process::id()));
-        std::fs::write(&file, "#!/bin/sh\nsleep 1000\n").unwrap();
-        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        // Written by a child: a process that another test starts meanwhile could inherit a descriptor that writes to the file.
+        let write = r#"printf '#!/bin/sh\nsleep 1000\n' > "$0" && chmod 755 "$0""#;
+        assert!(Command::new("sh").args(["-c", write]).arg(&file).status().unwrap().success());
         let asked = PythonSpec { interpreter: None, packages: Vec::new() };
         let why = asked.inspect_within(&file, None, Duration::from_millis(50)).unwrap_err();
         assert!(
