@@ -100,18 +100,25 @@ class Fake:
     """Runs calls in this process, when they are asked for."""
 
     recovers = False
+    kind = "a fake worker joins by 'there.append'"
     dumps = staticmethod(cloudpickle.dumps)
 
     def __init__(self):
         self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
         self.noted, self.launches, self.waits, self.submitter = [], 0, 0, None
+        self.requested, self.collected, self.slots = 0, [], 1
 
     def workers(self):
         return list(self.there)
 
-    def probe(self):
+    def request_worker(self):
+        self.requested += 1
+        self.there.append(f"on-demand-{self.requested}")
+
+    def probe(self, known=None):
         both = dict.fromkeys(self.there, 1e9)
-        return Measured(dict.fromkeys(self.there, 1), both, both, {("w0", "w1"): 1e9}, 1e-4)
+        links = dict.fromkeys(itertools.combinations(sorted(self.there), 2), 1e9)
+        return Measured(dict.fromkeys(self.there, self.slots), both, both, links, 1e-4)
 
     def submit(self, key, body, args, worker, rank):
         assert all("body" in one for one in args if isinstance(one, dict))
@@ -165,6 +172,14 @@ class Fake:
                 self.ran[call["key"]] = (float(call["rank"]), call["rank"] + 0.5, call["worker"])
                 call["value"] = call["body"](*args)
         return result["value"]
+
+    def collect_ended(self, results):
+        ended = {place: one["value"] for place, one in enumerate(results) if "value" in one}
+        self.collected.append(len(ended))
+        return ended
+
+    def has_ended(self, result):
+        return "value" in result
 
     def times(self, keys):
         return {key: self.ran[key] for key in keys}

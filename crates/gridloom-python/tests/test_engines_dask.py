@@ -11,7 +11,7 @@ import gridloom as gl
 import numpy as np
 import pytest
 from engine_contract import Contract
-from engine_functions import FUNCTIONS, bare, dies_once, free_ports, half, once, product, sums, waits_for
+from engine_functions import FUNCTIONS, bare, dies_once, free_ports, half, once, process, product, sums, waits_for
 from gridloom.engines import dask as dask_engine
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -197,3 +197,60 @@ def test_a_dask_of_another_release_runs_groups(tmp_path):
                 square = grid.function(product)(x, x)
                 last = grid.function(product)(square, square)
             assert np.allclose(last.get(), x @ x @ x @ x)
+
+
+@contextlib.contextmanager
+def own_cluster(tmp_path_factory, **options):
+    """A cluster whose workers end or change."""
+    with bare(tmp_path_factory):
+        cluster = distributed.LocalCluster(dashboard_address=None, silence_logs=50, **options)
+    with cluster, gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=[half, process, dies]) as grid:
+        yield cluster, grid
+
+
+@gl.function(work="1")
+def dies(x: float) -> float:
+    import os
+
+    os._exit(1)
+
+
+def test_a_cluster_whose_workers_die_restart_and_join(tmp_path_factory):
+    with own_cluster(tmp_path_factory, n_workers=2, threads_per_worker=2) as (cluster, grid):
+        before = grid.function(half)(3.0)
+        with grid.group():
+            halves = [grid.function(half)(float(n)) for n in range(20)]
+            killed = grid.function(dies)(1.0)
+            others = [grid.function(half)(float(n)) for n in range(20)]
+        with pytest.raises(gl.Crashed, match="/dies on worker-.*: its worker process ended while it ran, 3 times"):
+            killed.get()
+        assert [one.get() for one in halves + others] == [n / 2 for n in range(20)] * 2
+        # Nannies have brought other workers.
+        cluster.scale(3)
+        grid._cluster._engine._client.wait_for_workers(3)
+        while len(grid._cluster.measured.slots) < 3:
+            assert grid.function(half)(3.0) == before
+        with grid.group(lambda problem: [index % 3 for index in range(len(problem.tasks))]):
+            processes = [grid.function(process)(float(n)) for n in range(6)]
+        assert len({one.get() for one in processes}) == 3
+        with grid.group():
+            lost = grid.function(half)(7.0)
+        # Dask would raise an error if a worker takes long to return.
+        grid._cluster._engine._client.restart(wait_for_workers=False)
+        assert lost.get() == 3.5
+        assert grid.function(half)(3.0) == before
+
+
+def test_a_cluster_that_starts_workers_when_there_is_work(tmp_path_factory):
+    with bare(tmp_path_factory):
+        cluster = distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    with cluster:
+        cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
+        with pytest.warns(gl.ConnectWarning, match="the cluster has no workers: waiting up to 120 s for one; a Dask worker is started by"):
+            grid = gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=[half])
+        with grid, warnings.catch_warnings():
+            warnings.simplefilter("ignore", gl.ConnectWarning)
+            assert grid.function(half)(3.0) == 1.5
+            while grid._cluster._engine.workers():
+                pass
+            assert grid.function(half)(5.0) == 2.5

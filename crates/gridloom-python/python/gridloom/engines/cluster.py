@@ -1,7 +1,8 @@
 """Groups on a cluster of another system, which stays as it is: an engine runs the calls as our plan says.
 
 A simulated grid with the measured hosts and links of the cluster is the model: it checks arguments, maps each group, and knows where results
-are stored. The engine runs the functions themselves, each call on the worker that the model chose.
+are stored. The engine runs the functions themselves, each call on the worker that the model chose. When workers have joined or left, the next
+group gets a new model.
 """
 
 from __future__ import annotations
@@ -16,34 +17,42 @@ import tempfile
 import threading
 import time
 import types
+import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from .. import _gridloom
 from ..calls.function import Function
 from ..calls.session_state import SessionState
 from ..common.executable import program
-from ..errors import ServerLost, TimedOut, UsageError
+from ..errors import ConnectError, ConnectWarning, Crashed, ServerLost, TimedOut, UsageError, with_fields
 from ..functions.offer import files_of, offered_name, signature_of, undeclared
 from ..groups.group import Group
 from ..groups.handle import Handle
 from ..plans.heuristic import Heuristic, mapping_of
 from ..plans.plan import Plan, TaskRecord
 from ..run.retry import RetryOn
-from .cluster_model import platform
-from .protocol import Engine, Measured, NotYet, ResultLost
+from .cluster_model import Workers, platform
+from .protocol import CallCrashed, Engine, Measured, NotYet, ResultLost
 from .worker_functions import body_of, conversions_of, error_of, part_of
 
 # Results of at least this size are sent to their reader before all inputs of the call exist.
 _PREFETCHED_BYTES_MIN = 1 << 20
 # How often it is looked whether workers are lost, seconds.
 _LOOKS_SECONDS = 1.0
-# How often calls run again, as workers are lost.
-_GENERATIONS_MAX = 10
-# How many calls are waited for at a time, which bounds the work of an engine for each poll.
+# How often in a row the result of a call may be lost, and how many workers may die while it runs.
+_LOSSES_MAX = 10
+_DEATHS_MAX = 3
+# How many calls are waited for or collected at a time, which bounds the work of an engine for each poll.
 _WAITED_MAX = 1_000
+# Results up to this size are collected together, up to that many bytes at a time.
+_TOGETHER_BYTES_MAX = 64 << 10
+_COLLECTED_BYTES_MAX = 16 << 20
 
 
 class _Call:
@@ -56,8 +65,16 @@ class _Call:
         self.shapes: list[tuple[int, ...] | None] = []
         self.key = ""
         self.result: Any = None
-        # In which generation of workers it was submitted.
-        self.generation = -1
+        # In which generation of workers it was submitted, and to which worker.
+        self.generation, self.at = -1, ""
+        # How many workers have died while it may have run, and its error if it is not submitted again.
+        self.deaths = 0
+        self.error: Crashed | None = None
+        # Its results, if they were collected with those of other calls, and the calls of its group.
+        self.value: list[Any] = []
+        self.group: list[weakref.ref[_Call]] = []
+        # Size of its results, if they are numbers and arrays.
+        self.size_bytes: int | None = None
 
     def submitted(self) -> Any:
         """Reference to its result, after it was sent, again if workers were lost since."""
@@ -66,11 +83,14 @@ class _Call:
         while waiting:
             call = waiting[-1]
             handles = (one for one in call.args.values() if isinstance(one, EngineHandle))
-            before = [one._made_by for one in handles if one._made_by.generation != self.cluster._generation]
-            if call.generation == self.cluster._generation:
+            read = [one._made_by for one in handles]
+            before = [one for one in read if one.error is None and one.generation != self.cluster._generation]
+            if call.error is not None or call.generation == self.cluster._generation:
                 waiting.pop()
             elif before:
                 waiting += before
+            elif (failed := next((one.error for one in read if one.error is not None), None)) is not None:
+                call.error = failed
             else:
                 call._submit()
         return self.result
@@ -95,8 +115,18 @@ class _Call:
             args.append(read)
         self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.cluster._numbers)}"
         self.result = engine.submit(self.key, self.cluster._sent[self.name], args, worker, self.rank)
-        self.generation = self.cluster._generation
+        self.generation, self.at = self.cluster._generation, worker
         self.cluster._unsent.append(self)
+        self.cluster._open.add(self)
+
+    def _is_ready(self) -> bool:
+        """Whether the calls whose results it reads have ended."""
+        before = {one._made_by for one in self.args.values() if isinstance(one, EngineHandle)}
+        return all(self.cluster._engine.has_ended(one.result) for one in before if not one.value)
+
+    def _crashed(self, why: str) -> Crashed:
+        text = f"{self.name} on {self.at}: its worker process ended while it ran, {why}"
+        return with_fields(Crashed(text), function=self.name, server=self.at, how=why)
 
 
 class EngineHandle(Handle):
@@ -110,6 +140,7 @@ class EngineHandle(Handle):
     def _fetch(self, limit: float | None) -> Any:
         if not self._here:
             value = self._made_by.cluster._collect(self._made_by, limit)
+            self._made_by.value.clear()
             self._here.append(value[self._number] if self._made_by.outputs > 1 else value)
         self._ended, self._end = True, "fetched"
         return self._here[0]
@@ -157,12 +188,15 @@ class EngineGroup(Group):
     """A group of calls that run on an engine."""
 
     def __init__(self, cluster: EngineCluster, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
-        super().__init__(cluster.session, raw, heuristic)
+        self._model = cluster._model
+        super().__init__(self._model.session, raw, heuristic)
         self._cluster = cluster
         self._engine_calls: list[_Call] = []
+        self._references: list[weakref.ref[_Call]] = []
 
     def _record(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        modelled = super()._record(function, args, kwargs)
+        known = {name: self._model.value(one) for name, one in kwargs.items()}
+        modelled = super()._record(self._model.function(function), tuple(self._model.value(one) for one in args), known)
         parameters = inspect.signature(self._cluster._bodies[function.name]).parameters
         given = dict(zip(parameters, args), **{name: value for name, value in kwargs.items() if name in parameters})
         handles = () if modelled is None else modelled if isinstance(modelled, tuple) else (modelled,)
@@ -171,7 +205,11 @@ class EngineGroup(Group):
         call = _Call(self._cluster, function.name, passed, len(handles))
         call.shapes = [None if one.shape is None else tuple(one.shape) for one in handles]
         self._engine_calls.append(call)
+        call.group = self._references
+        call.group.append(weakref.ref(call))
         made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
+        if all(one._raw.kind in ("number", "array") for one in made):
+            call.size_bytes = sum(one._size_bytes() for one in made)
         return made[0] if len(made) == 1 else made or None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -230,44 +268,32 @@ class EngineFunction(Function):
 
     def on(self, server: str) -> EngineFunction:
         """Return the same function on that worker and no other."""
-        return EngineFunction(self._cluster, self._raw.on(server), server)
+        cluster = self._cluster
+        cluster._follow()
+        return EngineFunction(cluster, cluster._model.raw.function(self.name).on(server), server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         """Is not there: record the call in a group, which does not wait either."""
         raise UsageError(f"{self.name}: calls of an engine are recorded in groups: with grid.group(): handle = function(...)")
 
 
-class EngineCluster:
-    """A cluster of another system, on which an engine runs groups of functions of the program.
+class _Model:
+    """The simulated grid that stands for the cluster.
 
-    Attributes
+    Parameters
     ----------
-    raw : RawGrid
-        The simulated grid that is the model of the cluster.
-    session : SessionState
-        State of the session.
-    folder : tempfile.TemporaryDirectory or None
-        Files of the functions for the model.
     measured : Measured
         The cluster as it was measured.
+    files : list of str
+        Definitions of the functions.
+    before : _Model or None
+        The model until now: the session's state continues.
     """
 
-    def __init__(self, engine: Engine, measured: Measured, functions: Iterable[Callable[..., Any]]) -> None:
-        bodies = list(functions)
-        if not bodies or not all(isinstance(body, types.FunctionType) for body in bodies):
-            raise UsageError(
-                "an engine runs functions of the program that have types in their annotations, and needs them at the beginning: "
-                f"gridloom.connect(..., functions=[f, g]); got {bodies!r}"
-            )
-        self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
-        # The functions in the form in which workers run them.
-        signatures = [signature_of(body) for body in bodies]
-        self._sent = {one.name: body_of(engine.dumps(self._bodies[one.name]), one) for one in signatures}
-        self._conversions = {one.name: conversions_of(one) for one in signatures}
-        files, self.folder = files_of(bodies)
+    def __init__(self, measured: Measured, files: list[str], before: _Model | None) -> None:
         with tempfile.TemporaryDirectory(prefix="gridloom-engine-") as folder:
             path = Path(folder, "cluster.toml")
-            path.write_text(platform(measured))
+            path.write_text(platform(measured), encoding="utf-8")
             self.raw = _gridloom.simulate(
                 platform=os.fspath(path),
                 deployment=None,
@@ -280,9 +306,75 @@ class EngineCluster:
                 python=sys.executable or None,
                 program=program(),
             )
+        self.measured = measured
         self.session = SessionState(self.raw)
-        self._engine, self.measured = engine, measured
-        self._generation, self._workers = 0, engine.workers()
+        if before is not None:
+            self.session.current = before.session.current
+        self._functions: dict[tuple[str, str | None], Function] = {}
+
+    def function(self, function: Function) -> Function:
+        """The same function in this model."""
+        key = function.name, function.server
+        if key not in self._functions:
+            raw = self.raw.function(function.name)
+            self._functions[key] = Function(self.session, raw if function.server is None else raw.on(function.server), function.server)
+        return self._functions[key]
+
+    def value(self, value: Any) -> Any:
+        """An argument in this model: for a result of another model, a value of the same type and shape."""
+        if not isinstance(value, EngineHandle) or value._group is not None and getattr(value._group, "_model", None) is self:
+            return value
+        if value._raw.kind in ("number", "array"):
+            made = np.zeros(value.shape or (), np.dtype(value._raw.type_string))
+            return made if value._raw.kind == "array" else made[()]
+        return "" if value._raw.kind == "str" else b""
+
+
+class EngineCluster:
+    """A cluster of another system, on which an engine runs groups of functions of the program.
+
+    Attributes
+    ----------
+    raw : RawGrid
+        The simulated grid that was the model of the cluster when the session began.
+    session : SessionState
+        State of the session.
+    folder : tempfile.TemporaryDirectory or None
+        Files of the functions for the model.
+    """
+
+    def __init__(self, engine: Engine, measured: Measured | None, functions: Iterable[Callable[..., Any]]) -> None:
+        bodies = list(functions)
+        if not bodies or not all(isinstance(body, types.FunctionType) for body in bodies):
+            raise UsageError(
+                "an engine runs functions of the program that have types in their annotations, and needs them at the beginning: "
+                f"gridloom.connect(..., functions=[f, g]); got {bodies!r}"
+            )
+        self._bodies = {offered_name(body): undeclared(body) for body in bodies if isinstance(body, types.FunctionType)}
+        # The functions in the form in which workers run them.
+        signatures = [signature_of(body) for body in bodies]
+        self._sent = {one.name: body_of(engine.dumps(self._bodies[one.name]), one) for one in signatures}
+        self._conversions = {one.name: conversions_of(one) for one in signatures}
+        self._files, self.folder = files_of(bodies)
+        self._engine = engine
+        self._there = Workers(engine)
+        if measured is None:
+            try:
+                # One that is started on demand may have ended again.
+                while measured is None or not measured.slots:
+                    self._there.wait("the cluster has no workers")
+                    measured = engine.probe()
+            except (ServerLost, ResultLost) as error:
+                raise ConnectError(str(error)) from error
+        self._models = [_Model(measured, self._files, None)]
+        self.raw, self.session = self._model.raw, self._model.session
+        self._generation, self._workers = 0, list(measured.slots)
+        # The order in which workers were first seen, and when it was last looked for those that joined.
+        self._places: dict[str, int] = {}
+        self._note_workers(self._workers)
+        self._looked = time.monotonic()
+        # Calls that were submitted and whose results were not collected.
+        self._open: weakref.WeakSet[_Call] = weakref.WeakSet()
         self._numbers = itertools.count()
         # Held by the thread that submits calls, or looks for lost workers.
         self._submitting = threading.RLock()
@@ -295,33 +387,74 @@ class EngineCluster:
         """Find a function of the program that was named when the session began."""
         if retries or retry_on:
             raise UsageError("calls of an engine are not tried again: have the function itself try again")
-        return EngineFunction(self, self.raw.function(offered_name(name)))
+        return EngineFunction(self, self._model.raw.function(offered_name(name)))
 
     def group(self, heuristic: str | Plan | Heuristic, map_timeout: float | None = None) -> EngineGroup:
         """Make a group of calls; `map_timeout` is in seconds."""
-        return EngineGroup(self, self.raw.group(mapping_of(heuristic, map_timeout)), heuristic)
+        self._follow()
+        return EngineGroup(self, self._model.raw.group(mapping_of(heuristic, map_timeout)), heuristic)
 
     def close(self) -> None:
         """End the connection to the cluster."""
+        for model in self._models[1:]:
+            model.session.is_closed = True
+            model.session.completions.stop()
+            model.raw.close()
         self._engine.close()
+
+    @property
+    def _model(self) -> _Model:
+        return self._models[-1]
+
+    @property
+    def measured(self) -> Measured:
+        """The cluster as it was measured last."""
+        return self._model.measured
+
+    def _note_workers(self, workers: Iterable[str]) -> None:
+        for one in workers:
+            self._places.setdefault(one, len(self._places))
+
+    def _follow(self) -> None:
+        """Make a new model if workers have joined or left."""
+        with self._submitting:
+            if time.monotonic() - self._looked < _LOOKS_SECONDS and set(self._workers) == set(self.measured.slots):
+                return
+            self._look_alone(False)
+            self._looked = time.monotonic()
+            if set(self._workers) == set(self.measured.slots):
+                return
+            try:
+                measured = self._engine.probe(self.measured)
+            except ResultLost:
+                # Workers come and go: the next group looks again.
+                return
+            except ConnectError as error:
+                # Those that joined cannot be used, and are not named any more.
+                warnings.warn(str(error), ConnectWarning, stacklevel=4)
+                return
+            if not measured.slots:
+                return
+            self._workers = list(measured.slots)
+            self._note_workers(self._workers)
+            self._models.append(_Model(measured, self._files, self._model))
 
     def _alive(self, worker: str) -> str:
         """That worker, or one in its place if it is lost."""
         if worker in self._workers:
             return worker
-        known = sorted(self.measured.slots)
-        return sorted(self._workers)[known.index(worker) % len(self._workers)]
+        return sorted(self._workers)[self._places.get(worker, 0) % len(self._workers)]
 
     def _submit(self, calls: Iterable[_Call]) -> list[Any]:
         """References to the results of calls, after they were sent, again if workers were lost since."""
-        wanted = list(calls)
+        wanted, losses = list(calls), 0
         while True:
             generation = self._generation
             try:
                 with self._submitting:
                     return self._sent_together(wanted)
             except ResultLost as error:
-                self._lost(wanted[0].name, error, generation)
+                losses = self._lost(wanted[0].name, error, generation, losses)
 
     def _sent_together(self, calls: list[_Call]) -> list[Any]:
         try:
@@ -342,21 +475,24 @@ class EngineCluster:
 
     def _wait(self, calls: list[_Call]) -> None:
         """Wait for calls; the first exception of one is raised."""
-        calls, done, generation, looks = list(calls), 0, -1, 0
+        calls, done, generation, looks, losses = list(calls), 0, -1, 0, 0
         results: list[Any] = []
         while done < len(calls):
             if generation != self._generation:
                 done, generation, results = 0, self._generation, self._submit(calls)
+                if (crashed := next((one.error for one in calls if one.error is not None), None)) is not None:
+                    raise crashed
             try:
                 failed = self._failed(results, done, looks)
             except NotYet:
                 looks += 1
                 self._look(False)
             except ResultLost as error:
-                self._lost("a group of calls", error, generation)
+                losses = self._lost("a group of calls", error, generation, losses)
             else:
                 if failed is None:
                     done += _WAITED_MAX
+                    losses = 0
                 else:
                     # Calls before it may still run.
                     self._collect(calls.pop(failed), None)
@@ -378,33 +514,68 @@ class EngineCluster:
             raise
 
     def _collect(self, call: _Call, limit: float | None) -> Any:
-        until = None if limit is None else time.monotonic() + limit
+        if call.value:
+            return call.value[0]
+        until, losses = None if limit is None else time.monotonic() + limit, 0
+
+        def check_limit() -> None:
+            if until is not None and time.monotonic() > until:
+                raise TimedOut(f"no result of {call.name} within {limit} s; the call is still running, call get() again") from None
+
         while True:
             generation = self._generation
             try:
-                return self._engine.collect(self._submit([call])[0], _LOOKS_SECONDS)
+                result = self._submit([call])[0]
+                if call.error is not None:
+                    raise call.error
+                value = self._engine.collect(result, _LOOKS_SECONDS)
+                self._open.discard(call)
+                self._collect_others(call)
+                return value
             except NotYet:
-                if until is not None and time.monotonic() > until:
-                    raise TimedOut(
-                        f"no result of {call.name} within {limit} s; the call is still running, call get() again"
-                    ) from None
+                check_limit()
                 self._look(False)
             except RuntimeError as error:
                 if (known := error_of(error, call.worker)) is not None:
                     raise known from error
                 raise
+            except CallCrashed as error:
+                raise call._crashed(str(error)) from error
             except ResultLost as error:
-                self._lost(call.name, error, generation)
+                check_limit()
+                losses = self._lost(call.name, error, generation, losses)
 
-    def _lost(self, name: str, error: ResultLost, generation: int) -> None:
-        """A result of calls that were submitted in that generation is lost."""
+    def _collect_others(self, call: _Call) -> None:
+        """Collect small results of the same group that are there: one message for each is slow."""
+        if call.size_bytes is None or call.size_bytes > _TOGETHER_BYTES_MAX:
+            return
+        together: list[_Call] = []
+        size = 0
+        for reference in itertools.islice(call.group, call.group.index(weakref.ref(call)) + 1, None):
+            other = reference()
+            if other is None or other.value or other.size_bytes is None or other.size_bytes > _TOGETHER_BYTES_MAX:
+                continue
+            if other.generation != self._generation or other not in self._open:
+                continue
+            size += other.size_bytes
+            if size > _COLLECTED_BYTES_MAX or len(together) >= _WAITED_MAX:
+                break
+            together.append(other)
+        if together:
+            with contextlib.suppress(NotYet, ResultLost, CallCrashed):
+                for place, value in self._engine.collect_ended([one.result for one in together]).items():
+                    together[place].value.append(value)
+                    self._open.discard(together[place])
+
+    def _lost(self, name: str, error: ResultLost, generation: int, losses: int) -> int:
+        """Submit again after a result of that generation was lost, as it was that many times in a row before: returns how often it was now."""
         with self._submitting:
             # Else another thread has seen to it.
-            if generation != self._generation:
-                return
-            if self._generation >= _GENERATIONS_MAX:
-                raise ServerLost(f"{name}: a result was lost {_GENERATIONS_MAX} times: {error}") from error
-            self._look(True)
+            if generation == self._generation:
+                if losses >= _LOSSES_MAX:
+                    raise ServerLost(f"{name}: a result was lost {losses} times: {error}") from error
+                self._look(True)
+            return losses + (generation != self._generation)
 
     def _look(self, is_lost: bool) -> None:
         """If workers or a result are lost, run calls whose results were not collected again on the remaining workers."""
@@ -412,11 +583,54 @@ class EngineCluster:
             self._look_alone(is_lost)
 
     def _look_alone(self, is_lost: bool) -> None:
-        now = [one for one in self._engine.workers() if one in self._workers]
-        if not now:
-            raise ServerLost(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")
-        if is_lost or len(now) < len(self._workers):
-            self._workers = now
-            if is_lost or not self._engine.recovers:
-                self._generation += 1
-                self._engine.discard()
+        if not (now := self._there.names(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")):
+            time.sleep(_LOOKS_SECONDS / 10)
+            return
+        left = set(self._workers) - set(now)
+        self._workers = now
+        self._note_workers(now)
+        if is_lost or left and not self._engine.recovers:
+            suspects = [] if self._engine.recovers else self._suspects(left)
+            self._generation += 1
+            self._engine.discard()
+            self._place_suspects(suspects)
+
+    def _suspects(self, left: set[str]) -> list[_Call]:
+        """The calls that may have run on workers that have left: as many as a worker had slots, in the order in which it runs them."""
+        suspects = []
+        for worker in left:
+            running = []
+            for call in list(self._open):
+                with contextlib.suppress(ResultLost):
+                    if call.at == worker and call.generation == self._generation and not self._engine.has_ended(call.result) and call._is_ready():
+                        running.append(call)
+            running.sort(key=lambda one: one.rank)
+            suspects += running[: max((model.measured.slots.get(worker, 1) for model in self._models), default=1)]
+        return suspects
+
+    def _place_suspects(self, suspects: list[_Call]) -> None:
+        """Have calls whose worker died run apart from each other, and one for the last time by itself: no other call must be blamed."""
+        suspects.sort(key=lambda one: (-one.deaths, one.rank))
+        for number, call in enumerate(suspects):
+            call.deaths += 1
+            call.worker = sorted(self._workers)[number % len(self._workers)]
+        for call in suspects:
+            if call.deaths == _DEATHS_MAX - 1:
+                self._run_alone(call)
+
+    def _run_alone(self, call: _Call) -> None:
+        """Run a call while no other call runs on its worker, until it has ended or its worker has died."""
+        with contextlib.suppress(ResultLost):
+            (result,) = self._sent_together([call])
+            while call.error is None and not self._engine.has_ended(result):
+                with contextlib.suppress(NotYet):
+                    self._engine.wait([result], _LOOKS_SECONDS)
+                if call.at not in self._engine.workers():
+                    call.error = call._crashed(f"{_DEATHS_MAX} times")
+            if call.error is None:
+                return
+        # What its worker held is lost.
+        self._generation += 1
+        self._engine.discard()
+        self._workers = self._engine.workers() or self._workers
+        self._note_workers(self._workers)

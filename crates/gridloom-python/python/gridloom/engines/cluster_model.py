@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..errors import ConnectWarning
-from .protocol import Measured
+from ..errors import ConnectWarning, ServerLost
+from .protocol import Engine, Measured
 
+# How long a cluster may be without workers, seconds.
+_JOIN_SECONDS = 120.0
+_JOIN_PAUSE_SECONDS = 0.2
 # The caller of `connect`, seen from `check_versions`.
 _PROGRAM = 6
 #: Size of a probe of a link, and how often each link is probed: the best probe counts.
@@ -51,7 +55,7 @@ def platform(measured: Measured) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
+def check_versions(engine: str, tried: str, found: Mapping[str, str], level: int = _PROGRAM) -> None:
     """Warn of an engine whose release was not tried, or is not the same everywhere.
 
     Parameters
@@ -62,21 +66,89 @@ def check_versions(engine: str, tried: str, found: Mapping[str, str]) -> None:
         The release that is known to work.
     found : mapping of str to str
         The version at each place; first that of the program.
+    level : int, optional
+        Place of the program among the callers.
     """
     here, ours = next(iter(found.items()))
     if others := {place: version for place, version in found.items() if version != ours}:
         place, version = next(iter(others.items()))
         more = f" (as at {len(others) - 1} more places)" if len(others) > 1 else ""
         why = f"{place} has {engine} {version}{more}, and {here} {ours}: calls may fail; install one version everywhere"
-        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
+        warnings.warn(why, ConnectWarning, stacklevel=level)
     untried = [(place, version) for place, version in found.items() if _release(version) != _release(tried)]
     for place, version in untried[:1]:
         why = f"{place} has {engine} {version}, and this version of Gridloom was tried with {tried}: if calls fail, install that one"
-        warnings.warn(why, ConnectWarning, stacklevel=_PROGRAM)
+        warnings.warn(why, ConnectWarning, stacklevel=level)
 
 
 def _release(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)[:2]]
+
+
+class Workers:
+    """Looks for the workers of a cluster, which may start them on demand.
+
+    Parameters
+    ----------
+    engine : Engine
+        The cluster.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        # Since when there has been none.
+        self._none_since: float | None = None
+
+    def names(self, why: str) -> list[str]:
+        """Names of the workers; if there is none, one is requested, and a warning gives the reason and says that the program waits.
+
+        Raises
+        ------
+        ServerLost
+            If there has been none for two minutes.
+        """
+        if there := self._engine.workers():
+            self._none_since = None
+        elif self._none_since is None:
+            self._none_since = time.monotonic()
+            self._engine.request_worker()
+            text = f"{why}: waiting up to {_JOIN_SECONDS:g} s for one; {self._engine.kind}"
+            warnings.warn(text, ConnectWarning, stacklevel=_PROGRAM)
+        elif time.monotonic() - self._none_since > _JOIN_SECONDS:
+            raise ServerLost(f"{why}, and has had none for {_JOIN_SECONDS:g} s; {self._engine.kind}")
+        return there
+
+    def wait(self, why: str) -> list[str]:
+        """Wait for the first one."""
+        while not (there := self.names(why)):
+            time.sleep(_JOIN_PAUSE_SECONDS)
+        return there
+
+
+def links_between(hosts: Mapping[str, str], known: Measured | None, measure: Callable[[str, str], float]) -> dict[tuple[str, str], float]:
+    """Bytes per second between any two workers, in the order of their names: each pair of hosts is measured once.
+
+    Parameters
+    ----------
+    hosts : mapping of str to str
+        The host of each worker.
+    known : Measured or None
+        Links that were measured before.
+    measure : function
+        Measures the link from one worker to another.
+    """
+    before = {} if known is None else known.direct_bytes_per_s
+    measured: dict[tuple[str, ...], float] = {}
+    for (one, other), wide in before.items():
+        if one in hosts and other in hosts:
+            measured[tuple(sorted((hosts[one], hosts[other])))] = wide
+    found = {}
+    for one, other in itertools.combinations(sorted(hosts), 2):
+        pair = tuple(sorted((hosts[one], hosts[other])))
+        if pair not in measured:
+            measured[pair] = max(measure(one, other) for _ in range(PROBES))
+        found[one, other] = measured[pair]
+    return found
 
 
 def worker_name(number: int, given: str, taken: set[str]) -> str:

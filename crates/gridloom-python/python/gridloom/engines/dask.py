@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import itertools
 import os
 import pickle
 import time
@@ -22,7 +21,7 @@ import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
 from ..errors import ConnectError, ServerLost
-from .cluster_model import PROBE_BYTES, PROBES, check_versions, operations_per_second, worker_name
+from .cluster_model import PROBE_BYTES, check_versions, links_between, operations_per_second, worker_name
 from .protocol import Measured, NotYet, ResultLost
 from .worker_functions import by_value
 
@@ -33,6 +32,8 @@ _GRAPH_TASKS_MAX = 5_000
 _GRAPH_BYTES_MAX = 4 << 20
 _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
+# How long one step of the measurement of a worker may take: the worker may have left.
+_PROBE_SECONDS = 30.0
 # States of a future that do not change by themselves.
 _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
@@ -57,6 +58,7 @@ class DaskEngine:
     """A Dask cluster, by its scheduler's address (``tcp://host:8786``) or an open ``distributed.Client``."""
 
     recovers = False
+    kind = "a Dask worker is started by 'dask worker SCHEDULER'"
 
     def __init__(self, scheduler: Any) -> None:
         try:
@@ -72,12 +74,15 @@ class DaskEngine:
         self._client: Any = scheduler
         # Begins to record when tasks run.
         self._client.get_task_stream(count=1)
-        taken: set[str] = set()
-        there = sorted(self._info().items())
-        self._address = {worker_name(number, str(one.get("name", "")), taken): address for number, (address, one) in enumerate(there)}
-        if not self._address:
-            raise ConnectError("the Dask cluster has no workers: start some by 'dask worker'")
-        self._check_versions()
+        # Addresses of workers by name, also of those that have left, and the names that stand for an address.
+        self._address: dict[str, str] = {}
+        self._name: dict[str, str] = {}
+        # Workers that are there, by address and folder: one that restarts at the same address is another one.
+        self._there: dict[tuple[str, str], str] = {}
+        self._taken: set[str] = set()
+        # Addresses of workers that cannot run functions of this program.
+        self._refused: set[str] = set()
+        self._requested: Any = None
         self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
         # The next graph: tasks, their workers and priorities, by key.
         self._graph: dict[str, tuple[Any, str, int]] = {}
@@ -104,16 +109,18 @@ class DaskEngine:
         address = self._client.scheduler.address if self._client.scheduler else "its address"
         return ServerLost(f"the Dask scheduler at {address} answers no more: {why}; when it is back, connect anew")
 
-    def _check_versions(self) -> None:
+    def _check_versions(self, joined: set[str]) -> None:
         """Refuse workers of another Python, which cannot read the code of functions, and warn of versions that were not tried."""
         versions = self._client.get_versions()
+        versions["workers"] = {place: about for place, about in versions["workers"].items() if place in joined}
         places = {"this program": versions["client"], "the Dask scheduler": versions["scheduler"]}
         places |= {f"the Dask worker at {place}": about for place, about in versions["workers"].items()}
-        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()})
+        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()}, 7)
         python = {place: ".".join(str(about["host"]["python"]).split(".")[:2]) for place, about in versions["workers"].items()}
         ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
         if others := {place: one for place, one in python.items() if one != ours}:
             place, one = min(others.items())
+            self._refused |= {place.removeprefix("the Dask worker at ") for place in others}
             raise ConnectError(
                 f"the Dask worker at {place} has Python {one}, and this program {ours}, which it cannot run functions of: run the program "
                 f"with Python {one}, or the workers with {ours}"
@@ -121,38 +128,57 @@ class DaskEngine:
 
     def workers(self) -> list[str]:
         """Names of the workers that are there now."""
-        there = self._info()
-        return [name for name, address in self._address.items() if address in there]
+        return self._names(self._info())
 
-    def probe(self) -> Measured:
+    def _names(self, there: dict[str, Any]) -> list[str]:
+        before, self._there = self._there, {}
+        for address, about in sorted(there.items()):
+            identity = address, str(about.get("local_directory", ""))
+            if (name := before.get(identity)) is None:
+                name = worker_name(len(self._address), str(about.get("name", "")), self._taken)
+                self._name[address], self._address[name] = name, address
+            self._there[identity] = name
+        if there:
+            self._requested = None
+        return [name for (address, _), name in self._there.items() if address not in self._refused]
+
+    def request_worker(self) -> None:
+        """Submit a task that any worker can run."""
+        self._requested = self._client.submit(int, 0, pure=False)
+
+    def probe(self, known: Measured | None = None) -> Measured:
         """Measure workers and links."""
-        info = self._info()
-        names = self.workers()
-        slots = {name: info[self._address[name]]["nthreads"] for name in names}
+        there = self._info()
+        names = self._names(there)
+        slots = {name: there[self._address[name]]["nthreads"] for name in names}
         speed, client, data, latency = {}, {}, np.zeros(PROBE_BYTES, np.uint8), []
-        for name in names:
-            where = [self._address[name]]
-            self._client.submit(int, 0, workers=where, pure=False).result()
-            begun = time.perf_counter()
-            self._client.submit(int, 0, workers=where, pure=False).result()
-            latency.append(time.perf_counter() - begun)
-            speed[name] = float(self._client.submit(by_value(operations_per_second), workers=where, pure=False).result())
-            begun = time.perf_counter()
-            self._client.scatter(data, workers=where, direct=True, hash=False)
-            client[name] = PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
-        return Measured(slots, speed, client, self._direct(names, min(latency)), min(latency) / 4)
+        joined = [name for name in names if known is None or name not in known.slots]
+        if joined:
+            self._check_versions({self._address[name] for name in joined})
+        try:
+            with self._telling(_PROBE_SECONDS):
+                for name in joined:
+                    where = [self._address[name]]
+                    self._ran_on(where, int, 0)
+                    begun = time.perf_counter()
+                    self._ran_on(where, int, 0)
+                    latency.append(time.perf_counter() - begun)
+                    speed[name] = float(self._ran_on(where, by_value(operations_per_second)))
+                    begun = time.perf_counter()
+                    self._client.scatter(data, workers=where, direct=True, hash=False, timeout=_PROBE_SECONDS)
+                    client[name] = PROBE_BYTES / max(time.perf_counter() - begun, 1e-6)
+                if known is not None:
+                    speed |= {name: known.speed[name] for name in names if name in known.speed}
+                    client |= {name: known.client_bytes_per_s[name] for name in names if name in known.client_bytes_per_s}
+                quick = min(latency, default=0.0)
+                hosts = {name: self._address[name].rpartition("//")[2].rpartition(":")[0] for name in names}
+                links = links_between(hosts, known, lambda one, other: self._between(one, other, quick))
+        except NotYet as error:
+            raise ResultLost(f"a worker left while it was measured: {error}") from error
+        return Measured(slots, speed, client, links, quick / 4 if known is None else known.latency_seconds)
 
-    def _direct(self, names: list[str], latency: float) -> dict[tuple[str, str], float]:
-        """Links between workers, each measured once for each pair of hosts."""
-        host = {name: self._address[name].rpartition("//")[2].rpartition(":")[0] for name in names}
-        measured: dict[tuple[str, ...], float] = {}
-        found = {}
-        for one, other in itertools.combinations(sorted(names), 2):
-            pair = tuple(sorted((host[one], host[other])))
-            if pair not in measured:
-                measured[pair] = max(self._between(one, other, latency) for _ in range(PROBES))
-            found[one, other] = measured[pair]
-        return found
+    def _ran_on(self, where: list[str], function: Callable[..., Any], *args: Any) -> Any:
+        return self._client.submit(function, *args, workers=where, pure=False).result(timeout=_PROBE_SECONDS)
 
     def _between(self, source: str, target: str, latency: float) -> float:
         """Bytes per second of a new datum from one worker to another."""
@@ -160,9 +186,9 @@ class DaskEngine:
         from distributed import wait  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         with self._client.as_current():
-            wait(data)  # type: ignore[no-untyped-call, unused-ignore]
+            wait(data, timeout=_PROBE_SECONDS)  # type: ignore[no-untyped-call, unused-ignore]
         begun = time.perf_counter()
-        self._client.submit(len, data, workers=[self._address[target]], pure=False).result()
+        self._ran_on([self._address[target]], len, data)
         return PROBE_BYTES / max(time.perf_counter() - begun - latency, 1e-4)
 
     def dumps(self, body: Callable[..., Any]) -> bytes:
@@ -278,6 +304,22 @@ class DaskEngine:
         with self._telling(seconds):
             return result.future.result(timeout=seconds)
 
+    def collect_ended(self, results: list[Any]) -> dict[int, Any]:
+        """Fetch the results of calls that have ended well, together."""
+        places = [place for place, one in enumerate(results) if one.future is not None and one.future.status == "finished"]
+        futures = [results[place].future for place in places]
+        with self._telling(_GATHER_SECONDS):
+            # `gather` has no limit of time.
+            found = self._client.sync(self._client._gather, futures, errors="skip", callback_timeout=_GATHER_SECONDS)
+        # One that is lost meanwhile is left out.
+        return dict(zip(places, found)) if len(found) == len(places) else {}
+
+    def has_ended(self, result: Any) -> bool:
+        """Whether a call has ended."""
+        if result.future is None or result.future.status in ("cancelled", "lost"):
+            raise ResultLost(f"call {result.key} is not known to Dask")
+        return result.future.status in _ENDED
+
     @contextlib.contextmanager
     def _telling(self, seconds: float) -> Iterator[None]:
         """Raise Dask's errors as those of an engine, and errors of functions as they are."""
@@ -292,7 +334,7 @@ class DaskEngine:
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran."""
-        wanted, names, found = set(keys), {address: name for name, address in self._address.items()}, {}
+        wanted, names, found = set(keys), self._name, {}
         for one in self._client.get_task_stream(count=100_000):
             spans = [span for span in one["startstops"] if span["action"] == "compute"]
             if one["key"] in wanted and spans:

@@ -28,17 +28,27 @@ class ResultLost(Exception):
     """A result, or data that its call reads, was lost with a worker."""
 
 
+class CallCrashed(Exception):
+    """The process that ran the call ended each time, and the engine tries no more."""
+
+
 class Engine(Protocol):
     """A system that runs functions on given workers."""
 
     recovers: bool
     """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
 
-    def workers(self) -> list[str]:
-        """Names of the workers that are there now."""
+    kind: str
+    """Name of the system, and how its users start a worker, for messages."""
 
-    def probe(self) -> Measured:
-        """Measure workers and links."""
+    def workers(self) -> list[str]:
+        """Names of the workers that are there now. One that joins gets a new name, also in the place of one that was lost."""
+
+    def request_worker(self) -> None:
+        """Submit something that needs a worker: a cluster that starts workers on demand has none while it is idle."""
+
+    def probe(self, known: Measured | None = None) -> Measured:
+        """Measure the workers that are there now and their links, but for what is `known`. `ResultLost` if one leaves meanwhile."""
 
     def dumps(self, body: Callable[..., Any]) -> bytes:
         """Pickle a function for the workers."""
@@ -67,6 +77,12 @@ class Engine(Protocol):
 
     def collect(self, result: Any, timeout: float) -> Any:
         """Wait for a result and fetch it: `NotYet` after `timeout` seconds, `ResultLost`, or the function's own exception."""
+
+    def collect_ended(self, results: list[Any]) -> dict[int, Any]:
+        """Fetch the results, by place, of those calls that have ended well, together."""
+
+    def has_ended(self, result: Any) -> bool:
+        """Whether a call has ended, well or not. `ResultLost` if that cannot be known."""
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran, seconds of the workers' clocks, and on which worker."""

@@ -8,8 +8,8 @@ measures, and prefetches results before other inputs of their reader exist.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
-import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConnectError, ServerLost, UsageError
-from .cluster_model import PROBE_BYTES, PROBES, check_versions, operations_per_second, worker_name
-from .protocol import Measured, NotYet, ResultLost
+from .cluster_model import PROBE_BYTES, check_versions, links_between, operations_per_second, worker_name
+from .protocol import CallCrashed, Measured, NotYet, ResultLost
 from .worker_functions import by_value
 
 # Arguments of at least this size are put into Ray's store, once for all calls of a group.
 _PUT_BYTES_MIN = 64 << 10
 _GET_SECONDS = 5.0
+# How long one step of the measurement of a node may take: it may have left.
+_PROBE_SECONDS = 60.0
 # How often Ray runs a call again whose process died.
 _RETRIES = 3
 # Sessions that are asked for where Ray starts none.
@@ -45,6 +47,7 @@ class RayEngine:
     """A Ray cluster, by its address for clients (``ray://host:10001``), or by the session of Ray that this process has."""
 
     recovers = True
+    kind = "a Ray node with processors is started by 'ray start --address=HEAD'"
 
     def __init__(self, session: Any) -> None:
         self._ray = _imported("ray")
@@ -58,16 +61,11 @@ class RayEngine:
             self._open(session)
         elif not self._ray.is_initialized():
             raise UsageError("Ray has no session in this process: begin one by ray.init(...), or name the cluster: gridloom.connect('ray://...')")
-        try:
-            taken: set[str] = set()
-            there = sorted(self._there().items())
-            self._node = {worker_name(number, str(about["NodeName"]), taken): node for number, (node, about) in enumerate(there)}
-            if not self._node:
-                raise ConnectError("the Ray cluster has no node with processors: start some by 'ray start --address=...'")
-            self._helper = {name: self._helper_on(node) for name, node in self._node.items()}
-        except BaseException:
-            self.close()
-            raise
+        # Nodes by the names of workers, also those that have left, and names by node.
+        self._node: dict[str, str] = {}
+        self._name: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._requested: Any = None
         self._remote: dict[Callable[..., Any], Any] = {}
         # Remote functions with their options, by function and worker.
         self._functions: dict[tuple[Callable[..., Any], str], Any] = {}
@@ -106,18 +104,41 @@ class RayEngine:
 
     def workers(self) -> list[str]:
         """Names of the workers that are there now."""
-        there = self._there()
+        return self._names(self._there())
+
+    def _names(self, there: dict[str, Any]) -> list[str]:
+        for node, about in sorted(there.items()):
+            if node not in self._name:
+                name = worker_name(len(self._node), str(about["NodeName"]), self._taken)
+                self._name[node], self._node[name] = name, node
+                with self._translated_errors():
+                    self._helper[name] = self._helper_on(node)
+        if there:
+            self._requested = None
         return [name for name, node in self._node.items() if node in there]
 
-    def probe(self) -> Measured:
+    def request_worker(self) -> None:
+        """Submit a task that any node can run."""
+        with self._translated_errors():
+            self._requested = self._ray.remote(num_cpus=1)(_nothing).remote()
+
+    def probe(self, known: Measured | None = None) -> Measured:
         """Measure workers and links."""
-        about, get = self._there(), self._ray.get
+        about, get = self._there(), functools.partial(self._ray.get, timeout=_PROBE_SECONDS)
+        names = self._names(about)
+        joined = {name: self._helper[name] for name in names if known is None or name not in known.slots}
+        try:
+            return self._measured(about, names, joined, known, get)
+        except NotYet as error:
+            raise ResultLost(f"a node left while it was measured: {error}") from error
+
+    def _measured(self, about: dict[str, Any], names: list[str], joined: dict[str, Any], known: Measured | None, get: Callable[[Any], Any]) -> Measured:
         with self._translated_errors():
             # The first call waits for the process.
-            get([one.nothing.remote() for one in self._helper.values()])
-            slots = {name: int(about[node]["Resources"]["CPU"]) for name, node in self._node.items()}
+            get([one.nothing.remote() for one in joined.values()])
+            slots = {name: int(about[self._node[name]]["Resources"]["CPU"]) for name in names}
             speed, client, latency = {}, {}, []
-            for name, helper in self._helper.items():
+            for name, helper in joined.items():
                 begun = time.perf_counter()
                 get(helper.nothing.remote())
                 latency.append(time.perf_counter() - begun)
@@ -126,19 +147,12 @@ class RayEngine:
                 data = self._ray.put(np.zeros(PROBE_BYTES, np.uint8))
                 put = time.perf_counter() - begun
                 client[name] = PROBE_BYTES / (put + max(get(helper.fetched.remote([data])), 1e-6))
-            host = {name: about[node]["NodeManagerAddress"] for name, node in self._node.items()}
-            return Measured(slots, speed, client, self._direct(host), min(latency) / 2)
-
-    def _direct(self, host: dict[str, str]) -> dict[tuple[str, str], float]:
-        """Links between workers, each measured once for each pair of hosts."""
-        measured: dict[tuple[str, ...], float] = {}
-        found = {}
-        for one, other in itertools.combinations(sorted(host), 2):
-            pair = tuple(sorted((host[one], host[other])))
-            if pair not in measured:
-                measured[pair] = max(self._between(one, other) for _ in range(PROBES))
-            found[one, other] = measured[pair]
-        return found
+            if known is not None:
+                speed |= {name: known.speed[name] for name in names if name in known.speed}
+                client |= {name: known.client_bytes_per_s[name] for name in names if name in known.client_bytes_per_s}
+            hosts = {name: str(about[self._node[name]]["NodeManagerAddress"]) for name in names}
+            links = links_between(hosts, known, self._between)
+            return Measured(slots, speed, client, links, min(latency) / 2 if known is None else known.latency_seconds)
 
     def _between(self, source: str, target: str) -> float:
         """Bytes per second of a new datum from one worker to another."""
@@ -211,11 +225,26 @@ class RayEngine:
             result.get_seconds *= 2
             return self._ray.get(result.value, timeout=result.get_seconds / 2)
 
+    def collect_ended(self, results: list[Any]) -> dict[int, Any]:
+        """Fetch the results of calls that have ended well, together."""
+        with self._translated_errors():
+            refs = [one.value for one in results]
+            ready = set(self._ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)[0])
+            places = [place for place, one in enumerate(refs) if one in ready]
+            if not self._have_run([results[place] for place in places]):
+                return {}
+            return dict(zip(places, self._ray.get([refs[place] for place in places], timeout=_GET_SECONDS)))
+
+    def has_ended(self, result: Any) -> bool:
+        """Whether a call has ended."""
+        with self._translated_errors():
+            return bool(self._ray.wait([result.value], timeout=0, fetch_local=False)[0])
+
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
         """Raise Ray's errors as those of an engine, and errors of functions as they are."""
         known = self._exceptions
-        lost = (known.WorkerCrashedError, known.NodeDiedError, known.ObjectLostError, known.RayActorError)
+        lost = (known.NodeDiedError, known.ObjectLostError, known.RayActorError)
         # Ray would begin another session by itself, and look for a cluster that is gone.
         if self._is_lost or not self._ray.is_initialized():
             raise ServerLost("the session of Ray has ended: connect anew, when the cluster is there")
@@ -229,7 +258,11 @@ class RayEngine:
                 cause = cause.cause
             if isinstance(cause, lost):
                 raise ResultLost(str(cause)) from error
+            if isinstance(cause, known.WorkerCrashedError):
+                raise CallCrashed(str(cause)) from error
             raise cause from error
+        except known.WorkerCrashedError as error:
+            raise CallCrashed(str(error)) from error
         except lost as error:
             raise ResultLost(str(error)) from error
         except (ConnectionError, known.RaySystemError, known.LocalRayletDiedError, known.RpcError) as error:
@@ -238,7 +271,7 @@ class RayEngine:
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran."""
-        names = {node: name for name, node in self._node.items()}
+        names = self._name
         made = {key: self._made[key].ran for key in keys}
         with self._translated_errors():
             found = zip(made, self._ray.get(list(made.values())))
@@ -267,6 +300,10 @@ def _imported(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(f"gridloom.connect('ray://...') needs Ray: pip install 'ray[client]' ({error})") from None
+
+
+def _nothing() -> None:
+    pass
 
 
 def _timed(body: Callable[..., Any]) -> Callable[..., Any]:

@@ -213,7 +213,7 @@ def connect_engine(engine: Engine, functions: Iterable[Callable[..., Any]], meas
         The session.
     """
     try:
-        cluster = EngineCluster(engine, measured or engine.probe(), functions)
+        cluster = EngineCluster(engine, measured, functions)
         return Grid(cluster.raw, folder=cluster.folder, cluster=cluster)
     except BaseException:
         engine.close()
