@@ -100,7 +100,7 @@ class Fake:
     """Runs calls in this process, when they are asked for."""
 
     recovers = False
-    kind = "a fake worker joins by 'there.append'"
+    start_hint = "a fake worker joins by 'there.append'"
     dumps = staticmethod(cloudpickle.dumps)
 
     def __init__(self):

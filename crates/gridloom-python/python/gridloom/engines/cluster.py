@@ -70,8 +70,9 @@ class _Call:
         # How many workers have died while it may have run, and its error if it is not submitted again.
         self.deaths = 0
         self.error: Crashed | None = None
-        # Its results, if they were collected with those of other calls, and the calls of its group.
+        # Its results, if they were collected with those of other calls, and the calls of its group, in which it has this place.
         self.value: list[Any] = []
+        self.place = 0
         self.group: list[weakref.ref[_Call]] = []
         # Size of its results, if they are numbers and arrays.
         self.size_bytes: int | None = None
@@ -205,7 +206,7 @@ class EngineGroup(Group):
         call = _Call(self._cluster, function.name, passed, len(handles))
         call.shapes = [None if one.shape is None else tuple(one.shape) for one in handles]
         self._engine_calls.append(call)
-        call.group = self._references
+        call.group, call.place = self._references, len(self._references)
         call.group.append(weakref.ref(call))
         made = tuple(EngineHandle(one, call, number) for number, one in enumerate(handles))
         if all(one._raw.kind in ("number", "array") for one in made):
@@ -551,7 +552,7 @@ class EngineCluster:
             return
         together: list[_Call] = []
         size = 0
-        for reference in itertools.islice(call.group, call.group.index(weakref.ref(call)) + 1, None):
+        for reference in itertools.islice(call.group, call.place + 1, None):
             other = reference()
             if other is None or other.value or other.size_bytes is None or other.size_bytes > _TOGETHER_BYTES_MAX:
                 continue
@@ -629,7 +630,7 @@ class EngineCluster:
                     call.error = call._crashed(f"{_DEATHS_MAX} times")
             if call.error is None:
                 return
-        # What its worker held is lost.
+        # The data that its worker held are lost.
         self._generation += 1
         self._engine.discard()
         self._workers = self._engine.workers() or self._workers

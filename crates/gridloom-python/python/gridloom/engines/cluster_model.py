@@ -112,10 +112,10 @@ class Workers:
         elif self._none_since is None:
             self._none_since = time.monotonic()
             self._engine.request_worker()
-            text = f"{why}: waiting up to {_JOIN_SECONDS:g} s for one; {self._engine.kind}"
+            text = f"{why}: waiting up to {_JOIN_SECONDS:g} s for one; {self._engine.start_hint}"
             warnings.warn(text, ConnectWarning, stacklevel=_PROGRAM)
         elif time.monotonic() - self._none_since > _JOIN_SECONDS:
-            raise ServerLost(f"{why}, and has had none for {_JOIN_SECONDS:g} s; {self._engine.kind}")
+            raise ServerLost(f"{why}, and has had none for {_JOIN_SECONDS:g} s; {self._engine.start_hint}")
         return there
 
     def wait(self, why: str) -> list[str]:

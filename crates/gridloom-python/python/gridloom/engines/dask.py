@@ -39,6 +39,8 @@ _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
 # The rank of what calls need.
 _FIRST = -(1 << 40)
+# The caller of `connect`, seen from `check_versions`.
+_PROGRAM = 7
 # The release that is known to work.
 _TRIED = "2026.8"
 
@@ -58,7 +60,7 @@ class DaskEngine:
     """A Dask cluster, by its scheduler's address (``tcp://host:8786``) or an open ``distributed.Client``."""
 
     recovers = False
-    kind = "a Dask worker is started by 'dask worker SCHEDULER'"
+    start_hint = "a Dask worker is started by 'dask worker SCHEDULER'"
 
     def __init__(self, scheduler: Any) -> None:
         try:
@@ -115,7 +117,7 @@ class DaskEngine:
         versions["workers"] = {place: about for place, about in versions["workers"].items() if place in joined}
         places = {"this program": versions["client"], "the Dask scheduler": versions["scheduler"]}
         places |= {f"the Dask worker at {place}": about for place, about in versions["workers"].items()}
-        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()}, 7)
+        check_versions("distributed", _TRIED, {place: str(about["packages"]["distributed"]) for place, about in places.items()}, _PROGRAM)
         python = {place: ".".join(str(about["host"]["python"]).split(".")[:2]) for place, about in versions["workers"].items()}
         ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
         if others := {place: one for place, one in python.items() if one != ours}:
@@ -307,6 +309,8 @@ class DaskEngine:
     def collect_ended(self, results: list[Any]) -> dict[int, Any]:
         """Fetch the results of calls that have ended well, together."""
         places = [place for place, one in enumerate(results) if one.future is not None and one.future.status == "finished"]
+        if not places:
+            return {}
         futures = [results[place].future for place in places]
         with self._telling(_GATHER_SECONDS):
             # `gather` has no limit of time.

@@ -38,8 +38,8 @@ class Engine(Protocol):
     recovers: bool
     """Whether calls and results that are lost with a worker are made again by the engine itself, on another one."""
 
-    kind: str
-    """Name of the system, and how its users start a worker, for messages."""
+    start_hint: str
+    """How users of the system start a worker, for messages."""
 
     def workers(self) -> list[str]:
         """Names of the workers that are there now. One that joins gets a new name, also in the place of one that was lost."""

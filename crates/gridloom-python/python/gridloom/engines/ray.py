@@ -47,7 +47,7 @@ class RayEngine:
     """A Ray cluster, by its address for clients (``ray://host:10001``), or by the session of Ray that this process has."""
 
     recovers = True
-    kind = "a Ray node with processors is started by 'ray start --address=HEAD'"
+    start_hint = "a Ray node with processors is started by 'ray start --address=HEAD'"
 
     def __init__(self, session: Any) -> None:
         self._ray = _imported("ray")
@@ -152,7 +152,7 @@ class RayEngine:
                 client |= {name: known.client_bytes_per_s[name] for name in names if name in known.client_bytes_per_s}
             hosts = {name: str(about[self._node[name]]["NodeManagerAddress"]) for name in names}
             links = links_between(hosts, known, self._between)
-            return Measured(slots, speed, client, links, min(latency) / 2 if known is None else known.latency_seconds)
+            return Measured(slots, speed, client, links, min(latency, default=0.0) / 2 if known is None else known.latency_seconds)
 
     def _between(self, source: str, target: str) -> float:
         """Bytes per second of a new datum from one worker to another."""
@@ -231,7 +231,7 @@ class RayEngine:
             refs = [one.value for one in results]
             ready = set(self._ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)[0])
             places = [place for place, one in enumerate(refs) if one in ready]
-            if not self._have_run([results[place] for place in places]):
+            if not places or not self._have_run([results[place] for place in places]):
                 return {}
             return dict(zip(places, self._ray.get([refs[place] for place in places], timeout=_GET_SECONDS)))
 
