@@ -15,7 +15,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
-RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' 2>/dev/null | grep -v /target/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
+RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' -o -name '*.S' -o -name '*.h.in' 2>/dev/null | grep -v /target/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
 CAPI := crates/gridloom-capi
 HEADERS := $(wildcard crates/*/include/*)
 FORTRAN := $(wildcard $(CAPI)/fortran/*.f90)
@@ -62,9 +62,9 @@ target/capi/ready: target/release/gridloom target/release/libgridloom_capi.so ta
 	@touch $@
 
 install: capi
-	mkdir -p $(DESTDIR)$(PREFIX)/bin
-	install -m 755 target/release/gridloom $(DESTDIR)$(PREFIX)/bin/
-	cp -RP target/capi/include target/capi/lib target/capi/share $(DESTDIR)$(PREFIX)/
+	mkdir -p "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 target/release/gridloom "$(DESTDIR)$(PREFIX)/bin/"
+	cp -RP target/capi/include target/capi/lib target/capi/share "$(DESTDIR)$(PREFIX)/"
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -95,7 +95,7 @@ wheel: target/wheels/ready
 
 target/wheels/ready: target/release/gridloom $(RUST) $(VENV)/ready $(PYSOURCES)
 	mkdir -p $(PACKAGE)/python/gridloom/bin
-	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
+	cp --remove-destination target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom  # A grid may run from the old one.
 	rm -rf target/wheels
 	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
 	@touch $@
@@ -124,8 +124,8 @@ python: $(VENV)/installed
 
 $(VENV)/installed: target/release/gridloom $(RUST) $(VENV)/ready $(PACKAGE)/pyproject.toml
 	mkdir -p $(PACKAGE)/python/gridloom/bin
-	cp target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
+	cp --remove-destination target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom  # A grid may run from the old one.
+	VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
 	@touch $@
 
 demo: announced python
@@ -137,7 +137,7 @@ announced:
 		"Cargo shows how far it is."
 
 # Names of tests that were skipped, written by the Rust tests; pytest counts its own.
-SKIPPED := $(CURDIR)/target/skipped
+SKIPPED := target/skipped
 
 test: test-rust wheel test-python
 	@if [ -s $(SKIPPED) ]; then \
@@ -145,7 +145,7 @@ test: test-rust wheel test-python
 
 test-rust:
 	@mkdir -p target && rm -f $(SKIPPED)
-	GRIDLOOM_SKIPPED=$(SKIPPED) RUSTC_WRAPPER=$(CURDIR)/tests/rustc-of-tests cargo test --release --locked
+	GRIDLOOM_SKIPPED="$(CURDIR)/$(SKIPPED)" RUSTC_WRAPPER="$(CURDIR)/tests/rustc-of-tests" cargo test --release --locked
 
 # Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
 WORKERS ?= 2

@@ -130,6 +130,16 @@ def test_the_page_on_any_function(tmp_path, monkeypatch):
     assert done.stdout == "49\n332833500\n", done.stderr
 
 
+def test_the_page_on_random_numbers(tmp_path):
+    good, bad, *_ = blocks("random-numbers.md", "python")
+    (tmp_path / "program.py").write_text(good + "\nprint(len(set(means)), means)")
+    run = [sys.executable, "program.py"]
+    first, second = (subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, timeout=120) for _ in range(2))
+    assert first.stdout == second.stdout and first.stdout.startswith("100 ") and not first.stderr, first.stderr
+    with gl.local(servers=1) as grid, pytest.warns(gl.RandomStateWarning):
+        exec(bad, {"np": np, "grid": grid})
+
+
 @pytest.fixture
 def agent(monkeypatch):
     """Starts an agent with a server that runs functions of programs, and returns the agent's address;

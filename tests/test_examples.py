@@ -42,6 +42,19 @@ def test_a_recorded_workflow_runs_with_stand_ins():
     assert run(gridloom(), "simulate", "-p", "examples/two-sites.toml", "--", *command, env=WORKFLOW).startswith(said)
 
 
+@pytest.mark.parametrize("prefix", ["NFCORE_SAREK.SAREK.PREPARE_GENOME.", "nf-core:sarek (größe) "])
+def test_a_workflow_runs_whatever_its_tasks_are_named(tmp_path, prefix):
+    """Task ids of Nextflow have dots; others have characters that names of functions cannot have."""
+    workflow = json.loads((ROOT / "examples/workflow/small.json").read_text())
+    for part in (workflow["workflow"]["specification"], workflow["workflow"]["execution"]):
+        for task in part["tasks"]:
+            task["id"] = prefix + task["id"]
+    file = tmp_path / "named.json"
+    file.write_text(json.dumps(workflow))
+    said = run(sys.executable, "examples/workflow/run.py", env={**WORKFLOW, "WORKFLOW": str(file)})
+    assert said == "6 tasks, 2 files of 12010 bytes at the end\n"
+
+
 def test_a_recorded_workflow_takes_as_long_as_gridloom_map_says():
     """In simulation, with the plan of `gridloom map`."""
     command = [sys.executable, "bench/workflows.py", "--data", "examples/workflow", "--world", "simulate", "--seconds", "5"]

@@ -1,7 +1,9 @@
 """Recorded workflows: those of WfCommons (WfFormat 1.5), and the format of `gridloom map`."""
 
+import hashlib
 import json
 import pathlib
+import re
 
 
 def read(path, scale=1.0):
@@ -20,6 +22,13 @@ def read(path, scale=1.0):
         for task in workflow["tasks"]
     ]
     return {"tasks": _ordered(tasks), "files": files}
+
+
+def function_of(task):
+    """The name of a task's function. Other characters of an id than those of names become ``_``, and a digest keeps different ids different."""
+    identifier = task["id"]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", identifier)[:200]
+    return name if name == identifier else f"{name}-{hashlib.sha256(identifier.encode()).hexdigest()[:16]}"
 
 
 def final_files(workflow):

@@ -25,7 +25,7 @@ def record(grid, workflow, seconds):
     made_here = {name for task in workflow["tasks"] for name in task["outputs"]}
     files = {name: bytes(size) for name, size in workflow["files"].items() if name not in made_here}
     for task in workflow["tasks"]:
-        called = grid.function(f"workflow/{task['id']}")
+        called = grid.function(f"workflow/{recorded.function_of(task)}")
         made = called(seconds[task["id"]], *(files[name] for name in task["inputs"]))
         made = made if isinstance(made, tuple) else (made,)
         files.update(zip(task["outputs"], made))

@@ -34,11 +34,11 @@ def stand_in(task, files):
         inputs=[f"in{number}" for number in range(len(task["inputs"]))],
         outputs=outputs,
         parameters={"seconds": float},
-        name=task["id"],
+        name=recorded.function_of(task),
         work="1e9*seconds",
         sizes=sizes,
     )
 
 
 workflow = recorded.read(os.environ["WORKFLOW"], float(os.environ.get("SCALE", "1")))
-globals().update({f"task_{one['id']}": stand_in(one, workflow["files"]) for one in workflow["tasks"]})
+globals().update({f"task_{number}": stand_in(one, workflow["files"]) for number, one in enumerate(workflow["tasks"])})

@@ -443,6 +443,24 @@ static void a_session_ends_when_its_task_does(void) {
     EQUAL(first.total_s, second.total_s);
 }
 
+/* A call takes as much time on the session's clock as its details state: virtual time in simulation. */
+static void a_clock_measures_calls(void) {
+    grpc_session_details_np details;
+    grpc_sessionid_t id;
+    int y = 0;
+    EQUAL(-1, grpc_now_np());
+    CHECK(grpc_last_error_get_np() == GRPC_NOT_INITIALIZED);
+    BEGIN();
+    HANDLE(handle, "add");
+    double begun = grpc_now_np();
+    OK(grpc_call_async(&handle, &id, 1, &y));
+    OK(grpc_wait(id));
+    double ended = grpc_now_np();
+    OK(grpc_session_details_get_np(id, &details));
+    CHECK(details.total_s > 0 && begun >= 0);
+    CHECK(ended - begun > 0.999 * details.total_s);
+}
+
 const test_case session_cases[] = {
     {"1.1-1: a second initialize is refused and changes nothing", initialize_twice},
     {"1.1-1: a file that is not as it should be; initialize may be called again", initialize_with_a_broken_file},
@@ -476,5 +494,6 @@ const test_case session_cases[] = {
     {"1.4: 100,000 sessions are outstanding", very_many_sessions},
     {"1.4: many sessions are drained by waits for one of them", many_are_drained},
     {"1.4: a session ends when its task does, not when that is asked", a_session_ends_when_its_task_does},
+    {"1.4: the session's clock measures calls", a_clock_measures_calls},
     {NULL, NULL},
 };

@@ -7,16 +7,28 @@ pub const UNRESOLVED: &str = "the name cannot be resolved";
 pub const NOT_LISTENING: &str = "no program listens there";
 /// The host does not answer.
 pub const NO_ANSWER: &str = "no answer";
-/// A program listens on the port, but does not use Gridloom's protocol.
+/// A program listens on the port, and its answer is not Gridloom's protocol.
 pub const NOT_A_NODE: &str = "the program that answers there is not a Gridloom node";
+/// A program listens on the port, and does not answer: it may be slow, stopped, or wait for another protocol.
+pub const SILENT: &str = "a program listens there, but does not answer";
+/// A program accepted the connection, and closed it before it answered.
+pub const CLOSED: &str = "the program that listens there closed the connection before it answered";
 /// The node refuses the connection: it has another secret or version, or the node tried to connect to itself.
 pub const REFUSED: &str = "refused: ";
 /// The node was connected before.
 pub const DISCONNECTED: &str = "the connection was lost";
 
+/// The node has no file descriptor for the connection.
+pub const NO_DESCRIPTORS: &str = "it has no free file descriptors";
+
 /// True if a retry cannot help, because the settings of the two nodes do not match.
 pub fn is_permanent(why: &str) -> bool {
-    why.contains(REFUSED)
+    why.contains(REFUSED) && !why.contains(NO_DESCRIPTORS)
+}
+
+/// True if the node may only be slow or overloaded.
+pub fn may_recover(why: &str) -> bool {
+    why.starts_with(SILENT)
 }
 
 /// Returns the remedy for an agent that cannot be reached, as the end of a sentence.
@@ -26,6 +38,10 @@ pub fn agent_remedy(why: &str) -> &'static str {
         () if is(&[NOT_LISTENING, DISCONNECTED]) => "; start one with 'gridloom agent', or connect to another",
         () if is(&[UNRESOLVED, NO_ANSWER, NOT_A_NODE]) => {
             "; check the address, HOST:PORT as 'gridloom agent' prints it"
+        }
+        () if is(&[SILENT, CLOSED]) => {
+            "; if that is the agent, it is overloaded, stopped or ending: see its log and its state on that host; \
+             otherwise check the address, HOST:PORT as 'gridloom agent' prints it"
         }
         () => "",
     }

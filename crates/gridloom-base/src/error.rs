@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::dial::agent_remedy;
 use super::id::{DatumId, TaskId};
+use super::size::size_text;
 
 /// Why a task failed.
 #[derive(Clone, PartialEq, Debug, Error, Serialize, Deserialize)]
@@ -156,6 +157,13 @@ pub enum TaskError {
         /// The operation that failed, and where.
         why: String,
     },
+    /// The task's worker held more memory than the server allows, and was killed.
+    #[error(
+        "server '{server}': '{function}' and the processes that it has started held {} of memory, more than the {} that a \
+         worker may hold, and were killed; let a call use less at a time, or start the server with a larger --worker-memory \
+         (worker_memory of gridloom.local)", size_text(*.used_bytes), size_text(*.limit_bytes)
+    )]
+    MemoryExceeded { function: String, server: String, used_bytes: u64, limit_bytes: u64 },
 }
 
 fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {
@@ -198,6 +206,7 @@ impl TaskError {
         | TaskError::Raised { function, server, .. }
         | TaskError::WrongResult { function, server, .. }
         | TaskError::CannotRun { function, server, .. }
+        | TaskError::MemoryExceeded { function, server, .. }
         | TaskError::Refused { function, server, .. }
         | TaskError::ObjectMissing { function, server, .. } = &mut self
         {

@@ -219,6 +219,9 @@ pub const INTERRUPTIONS_MAX: u32 = 10;
 /// How long a client has to fetch a result that exceeds a server's room before another client's claim to its share of
 /// the store takes precedence.
 pub const WRITE_BACK_NS_MAX: u64 = 10 * SECOND_NS;
+/// Events of a simulation at one instant. The largest group takes a hundred per task where nothing takes time; more
+/// than that is a loop.
+pub const EVENTS_AT_ONE_TIME_MAX: u64 = 100 * GROUP_TASKS_MAX as u64;
 /// Sizes of bandwidth probes in bytes, sent in this order. The first is small enough for the slowest link; the last is
 /// large enough that start-up costs do not matter on a fast one.
 pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];

@@ -3,8 +3,11 @@
 
 use std::io::{BufRead, Read};
 
+use crate::bytes_as_text;
+
 /// Reads to the end and passes each line to `each` without its line break. A part of a longer line has at most
-/// `bytes_max` bytes and ends with a complete character. Bytes that are not UTF-8 are replaced.
+/// `bytes_max` bytes and ends with a complete character. Bytes that are not UTF-8 are written as
+/// `\xff`.
 pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(&str)) {
     let (mut part, mut is_rest) = (Vec::new(), false);
     loop {
@@ -22,7 +25,7 @@ pub fn each_line(mut from: impl BufRead, bytes_max: usize, mut each: impl FnMut(
         let end = if is_line || came == 0 { part.len() } else { complete_prefix_len(&part) };
         let text = &part[..end - usize::from(is_line)];
         if !(is_rest && is_line && text.is_empty()) {
-            each(&String::from_utf8_lossy(text));
+            each(&bytes_as_text(text));
         }
         is_rest = !is_line;
         part.drain(..end);
@@ -64,9 +67,9 @@ mod tests {
         assert_eq!(lines(b"abcdefgh\nij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(lines("aäöü\n".as_bytes(), 4), ["aä", "öü"]);
         // Also after bytes that are not UTF-8.
-        assert_eq!(lines(b"\xffab\xc3\xa4\n", 4), ["\u{fffd}ab", "ä"]);
-        assert_eq!(lines("aß".as_bytes(), 1), ["a", "\u{fffd}", "\u{fffd}"]);
-        assert_eq!(lines(b"a\xffb\xc3", 8), ["a\u{fffd}b\u{fffd}"]);
+        assert_eq!(lines(b"\xffab\xc3\xa4\n", 4), ["\\xffab", "ä"]);
+        assert_eq!(lines("aß".as_bytes(), 1), ["a", "\\xc3", "\\x9f"]);
+        assert_eq!(lines(b"a\xffb\xc3", 8), ["a\\xffb\\xc3"]);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::DATUM_NAME_BYTES_MAX;
-use crate::{DatumId, Meta, Method, TaskId};
+use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId};
 
 /// A version of a shared name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -92,27 +91,18 @@ fn near_text(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!("; did you mean '{}'?", near.join("' or '")) }
 }
 
-/// Checks that a text can name shared data: 1 to 1,024 bytes without control characters.
+/// Checks that a text can name shared data: the rules are those of [`NameKind::Data`].
 ///
 /// # Errors
 /// Why it cannot.
 pub fn check_name(name: &str) -> Result<(), NameError> {
-    let why = if name.is_empty() {
-        "it is empty".to_string()
-    } else if name.len() > DATUM_NAME_BYTES_MAX {
-        format!("it has {} bytes, and the limit is {DATUM_NAME_BYTES_MAX}", name.len())
-    } else if name.chars().any(char::is_control) {
-        "it has a control character".to_string()
-    } else {
-        return Ok(());
-    };
-    let name = name.chars().take(64).collect();
-    Err(NameError::InvalidName { name, why })
+    NameKind::Data.check(name).map_err(|InvalidName { name, why, .. }| NameError::InvalidName { name, why })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::DATUM_NAME_BYTES_MAX;
 
     #[test]
     fn names_have_a_bound_and_no_control_characters() {

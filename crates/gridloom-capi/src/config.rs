@@ -1,20 +1,22 @@
 //! Configuration: a file, the environment, and the command line; `gridloom::process` reads them for all languages.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{OsString, c_char, c_int};
 
 use gridloom::process::{read_settings, setting};
+use gridloom_base::EscapedBytes;
 
 use crate::code::Failure;
 use crate::connections::required_string;
 use crate::current::{to_c, with};
 
 /// Reads the command line, and the file that it or the environment names.
-pub(crate) fn read(arguments: &[String]) -> Result<(), String> {
+pub(crate) fn read(arguments: &[OsString]) -> Result<(), String> {
     match read_settings(arguments).map_err(|error| error.to_string())?.first() {
         None => Ok(()),
         Some(other) => Err(format!(
-            "'{other}' is not an option of this program; options are --set NAME=VALUE, --config FILE and --log \
-             LEVELS; the deployment has the arguments of processes"
+            "'{}' is not an option of this program; options are --set NAME=VALUE, --config FILE and --log \
+             LEVELS; the deployment has the arguments of processes",
+            EscapedBytes::of(&other)
         )),
     }
 }

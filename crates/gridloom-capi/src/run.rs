@@ -1,8 +1,9 @@
 //! `gridloom_main`: a program's processes, one of them in the real world or all in simulation.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int};
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,8 +36,9 @@ static RETURNED: AtomicI32 = AtomicI32::new(0);
 pub unsafe extern "C-unwind" fn gridloom_main(argc: c_int, argv: *mut *mut c_char) -> c_int {
     let count = usize::try_from(argc).unwrap_or_default();
     // SAFETY: arguments as for `main`.
-    let argument = |index: usize| unsafe { CStr::from_ptr(*argv.add(index)) }.to_string_lossy().into_owned();
-    let arguments: Vec<String> = (1..count).map(argument).collect();
+    let argument = |index: usize| unsafe { CStr::from_ptr(*argv.add(index)) };
+    let argument = |index| OsStr::from_bytes(argument(index).to_bytes()).to_owned();
+    let arguments: Vec<OsString> = (1..count).map(argument).collect();
     // A session would wait inside the process's world, which would not restore the process's variables.
     gridloom_grpc::parts::refuse_sessions_if(current::is_simulated);
     match catch_unwind(AssertUnwindSafe(|| run_program(&arguments))) {
@@ -55,7 +57,7 @@ fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "gridloom: {text}");
 }
 
-fn run_program(arguments: &[String]) -> Result<c_int, String> {
+fn run_program(arguments: &[OsString]) -> Result<c_int, String> {
     config::read(arguments)?;
     let program = declare::program().clone();
     if let Some(name) = program.duplicates.first() {

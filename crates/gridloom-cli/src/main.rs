@@ -22,6 +22,7 @@ use commands::{
     heuristics, idl, logs, manual, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
     units, up, worker,
 };
+use gridloom_base::escaped::escaped_json;
 
 /// Remote procedure calls for scientific computing: groups of calls, mapped together onto servers and links.
 #[derive(Parser)]
@@ -86,6 +87,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    gridloom_net::signals::reset();
     let mut command = take_negative_numbers(Cli::command());
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))) {
@@ -154,8 +156,8 @@ fn print_error(error: &str) {
     let is_service =
         arguments.next().is_some_and(|command| command == "agent" || command == "serve" || command == "connector");
     match !is_service && arguments.any(|argument| argument == "--json") {
-        true => gridloom_base::stderr_line!("{}", serde_json::json!({ "error": error })),
-        false => gridloom_base::stderr_line!("gridloom: {}", gridloom_base::Escaped(error)),
+        true => gridloom_base::stderr_line!("{}", escaped_json(&serde_json::json!({ "error": error }).to_string())),
+        false => gridloom_base::stderr_line!("gridloom: {error}"),
     }
 }
 

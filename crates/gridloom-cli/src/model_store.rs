@@ -64,7 +64,7 @@ impl ModelStore {
             name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
         let mut kept = ModelStore {
             file: folder.join(format!("{plain}.json")),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            processors: gridloom_resources::processors(),
             slowdown,
             signatures: functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             models: BTreeMap::new(),

@@ -151,17 +151,18 @@ impl FlowEngine {
         let table = &resources.links;
         let elements = model.link_weights(transfer.links, return_links);
         let elements = elements.map(|(link, weight)| (table[link.0 as usize].constraint, weight));
-        let at_once = transfer.latency_s <= 0.0;
+        let is_latency_only = transfer.links.is_empty();
+        let at_once = transfer.latency_s <= 0.0 && !is_latency_only;
         let penalty = if at_once && !off { model.penalty_without_latency() } else { 0.0 };
         let variable = resources.solver.add_variable(penalty, bound, elements);
-        let work = if transfer.links.is_empty() { 0.0 } else { transfer.size_bytes };
+        let work = if is_latency_only { 0.0 } else { transfer.size_bytes };
         let factor = model.bandwidth_factor;
         let latency_s = (model.latency_phase_s(transfer.latency_s) - transfer.latency_passed_s).max(0.0);
         let id = self.begin(variable, factor, work, terms);
         if off {
             self.fail(id.slot);
-        } else if !at_once || transfer.links.is_empty() {
-            self.actions[id.slot()].phase = if transfer.links.is_empty() { Phase::LatencyOnly } else { Phase::Latency };
+        } else if !at_once {
+            self.actions[id.slot()].phase = if is_latency_only { Phase::LatencyOnly } else { Phase::Latency };
             self.dates.set(&mut self.places, id.slot, id.serial, self.now_s + latency_s);
         }
         id
@@ -410,6 +411,20 @@ mod tests {
         }
         completed.sort_by_key(|completion| completion.action);
         completed.iter().map(|completion| completion.date_s).collect()
+    }
+
+    #[test]
+    fn a_transfer_without_links_and_latency_ends_now_beside_other_changes() {
+        let mut resources = Resources::new();
+        let host = resources.add_host(1e9, 1);
+        let mut engine = FlowEngine::new(resources, NetworkModel::default());
+        for latency_s in [0.0, 0.5] {
+            let begin_s = engine.now_s();
+            engine.start_execution(&Execution::new(host, 1e9));
+            engine.start_transfer(&Transfer::new(&[], latency_s, 1e6));
+            engine.start_execution(&Execution::new(host, 1e9));
+            assert_eq!(dates(&mut engine), [begin_s + 2.0, begin_s + latency_s, begin_s + 2.0]);
+        }
     }
 
     #[test]

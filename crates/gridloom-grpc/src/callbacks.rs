@@ -8,9 +8,9 @@ use std::sync::Arc;
 use gridloom::{CallbackHandler, Value};
 use gridloom_base::{Meta, TaskId};
 use gridloom_idl::{Mode, Signature};
+use gridloom_libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use gridloom_net::payload::Payload;
 use gridloom_net::worker::convert::{Aligned, to_native};
-use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 
 use super::code::{Failed, Outcome};
 use super::memory;

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gridloom::Error;
 use gridloom::data::{DataError, InvalidData};
 use gridloom_base::{NameError, TaskError};
-use gridloom_idl::class_of;
 
 macro_rules! codes {
     ($($name:ident = $value:literal;)*) => {
@@ -91,6 +90,16 @@ impl Failed {
         Failed::new(code, format!("{name}: {error}"))
     }
 
+    /// Returns the error of a method: an object is lost with its server.
+    pub(crate) fn of_method(error: Error) -> Failed {
+        match error {
+            Error::Task(lost @ TaskError::ServerLost { .. }) => {
+                Failed::new(GRPC_INVALID_OBJECT_HANDLE_NP, lost.to_string())
+            }
+            error => error.into(),
+        }
+    }
+
     /// Returns the error for a pointer that must not be null.
     pub fn null(what: &str) -> Failed {
         Failed::other(format!("{what} is NULL; give its address"))
@@ -101,8 +110,6 @@ impl From<TaskError> for Failed {
     fn from(error: TaskError) -> Failed {
         let code = match &error {
             TaskError::ObjectMissing { .. } => GRPC_INVALID_OBJECT_HANDLE_NP,
-            // An object is lost with its server.
-            TaskError::ServerLost { function, .. } if class_of(function).is_some() => GRPC_INVALID_OBJECT_HANDLE_NP,
             TaskError::Crashed { .. } | TaskError::ServerLost { .. } | TaskError::AgentLost { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }

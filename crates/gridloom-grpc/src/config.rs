@@ -132,10 +132,12 @@ impl Config {
             let text = format!("configuration {}:{line}:{column}: {why}", file.display());
             Failed::new(GRPC_CONFIGFILE_ERROR, text)
         };
-        let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+        std::fs::metadata(file).map_err(|error| match error.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => wrong(GRPC_CONFIGFILE_NOT_FOUND, error.to_string()),
             _ => wrong(GRPC_CONFIGFILE_ERROR, error.to_string()),
         })?;
+        let text = gridloom::read_text(file)
+            .map_err(|error| Failed::new(GRPC_CONFIGFILE_ERROR, format!("configuration {error}")))?;
         // A library's name without a folder would be searched for elsewhere.
         let file_path = std::path::absolute(file).map_err(|error| wrong(GRPC_CONFIGFILE_ERROR, error.to_string()))?;
         let folder = file_path.parent().unwrap_or(Path::new("/"));

@@ -8,7 +8,6 @@ use std::sync::{Arc, Once, OnceLock, PoisonError, RwLock};
 use gridloom::data::{DataPlaces, servers_named};
 use gridloom::{Error, Grid};
 use gridloom_base::NodeId;
-use gridloom_idl::class_of;
 use gridloom_perf::{GridView, ServerView};
 
 use super::code::{
@@ -274,7 +273,7 @@ impl Library {
         let view = self.some_servers()?;
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let mut function = self.grid.function(function).map_err(|error| self.not_offered(error))?;
-        if let Some((class, _)) = class_of(function.name()) {
+        if let Some(class) = function.class() {
             let text = format!("{} is a method: make an object of class '{class}', and call it there", function.name());
             return Err(Failed::new(GRPC_FUNCTION_NOT_FOUND, text));
         }

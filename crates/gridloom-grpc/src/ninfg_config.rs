@@ -72,8 +72,7 @@ impl NinfgConfig {
                     return Err(wrong(format!(": more than {INCLUDES_MAX} files; one may include itself")));
                 }
                 let path = folder.join(&name);
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| wrong(format!(": it includes {}: {error}", path.display())))?;
+                let text = gridloom::read_text(&path).map_err(|error| wrong(format!(": it includes {error}")))?;
                 texts.push((path, text));
             }
         }

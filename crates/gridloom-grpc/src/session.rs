@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gridloom::data::DataPlaces;
 use gridloom::{CallEnd, Error, Grid, PendingCall, Submitted, Value, Watch};
-use gridloom_base::TaskId;
+use gridloom_base::{TaskError, TaskId};
 
 use super::arguments::Destination;
 use super::code::{Failed, GRPC_NO_ERROR, GRPC_TIMEOUT_NP, Outcome};
@@ -99,11 +99,15 @@ impl Session {
     }
 
     fn record(&self, grid: &Grid, stage: &Stage) -> Record {
+        let failed = |error: TaskError| match stage {
+            Stage::Begun(work) => work.failed(error.into()),
+            Stage::Delivered(_) => error.into(),
+        };
         let end = match stage {
             Stage::Begun(work) => work.end(),
             Stage::Delivered(_) => None,
         };
-        let failed = self.expired().or_else(|| end.as_ref().and_then(|end| end.error.clone()).map(Failed::from));
+        let failed = self.expired().or_else(|| end.as_ref().and_then(|end| end.error.clone()).map(failed));
         let (code, text) = failed.map_or((GRPC_NO_ERROR, String::new()), |failed| (failed.code, failed.text));
         Record {
             code,
@@ -234,6 +238,14 @@ impl Work {
         }
     }
 
+    /// Returns the error to report if it failed.
+    fn failed(&self, error: Error) -> Failed {
+        match self {
+            Work::Plain(pending, _) if pending.is_method() => Failed::of_method(error),
+            Work::Plain(..) | Work::Grouped(..) => error.into(),
+        }
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         match self {
             Work::Plain(pending, _) => pending.is_done(),
@@ -271,7 +283,11 @@ impl Work {
             Outcome::Ok(())
         };
         match self {
-            Work::Plain(pending, destinations) => deliver(&pending.wait()?, &destinations),
+            Work::Plain(pending, destinations) => {
+                let is_method = pending.is_method();
+                let failed = |error| if is_method { Failed::of_method(error) } else { error.into() };
+                deliver(&pending.wait().map_err(failed)?, &destinations)
+            }
             Work::Grouped(limited, destinations) => {
                 limited.await_end(places.grid)?;
                 let wanted = || limited.call.results().iter().zip(&destinations).filter(|(_, to)| to.is_wanted());

@@ -10,7 +10,7 @@ use crate::values::AllowedValues;
 use gridloom_base::limits::{
     CALLBACKS_MAX, DATUM_NAME_BYTES_MAX, DIMENSIONS_MAX, NAME_BYTES_MAX, PARAMETERS_MAX, REPLICAS_MAX,
 };
-use gridloom_base::{Dtype, Fnv};
+use gridloom_base::{Dtype, Fnv, NameKind};
 
 impl Signature {
     /// Checks the invariants that the rest relies on. Signatures received from a socket are checked before they are used.
@@ -18,13 +18,7 @@ impl Signature {
     /// # Errors
     /// The first one that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
-        let parts = self.name.split_once('/');
-        if self.name.len() > NAME_BYTES_MAX || !parts.is_some_and(|(a, b)| is_name_part(a) && is_name_part(b)) {
-            return Err(format!(
-                "expected a name of the form module/function of at most {NAME_BYTES_MAX} bytes, got {:?}",
-                self.name
-            ));
-        }
+        NameKind::Function.check(&self.name).map_err(|error| error.to_string())?;
         if self.params.len() > PARAMETERS_MAX {
             return Err(format!("{} parameters, and at most {PARAMETERS_MAX} are allowed", self.params.len()));
         }
@@ -52,9 +46,7 @@ impl Signature {
     }
 
     fn check_param(&self, param: &Param) -> Result<(), String> {
-        if param.name.len() > NAME_BYTES_MAX || !is_name_part(&param.name) {
-            return Err(format!("expected a name of at most {NAME_BYTES_MAX} bytes without blanks"));
-        }
+        NameKind::Parameter.check(&param.name).map_err(|error| error.to_string())?;
         if param.dims.len() > DIMENSIONS_MAX {
             return Err(format!("{} dimensions, and at most {DIMENSIONS_MAX} are allowed", param.dims.len()));
         }
@@ -152,8 +144,7 @@ impl Signature {
             let name = &callback.name;
             let is_known = self.params.iter().any(|param| param.name == *name)
                 || self.callbacks[..index].iter().any(|earlier| earlier.name == *name);
-            if is_known || name.len() > NAME_BYTES_MAX || !is_name_part(name) || callback.params.len() > PARAMETERS_MAX
-            {
+            if is_known || NameKind::Parameter.check(name).is_err() || callback.params.len() > PARAMETERS_MAX {
                 return Err(format!(
                     "callback '{name}' needs a name of its own and at most {PARAMETERS_MAX} parameters"
                 ));
@@ -329,11 +320,6 @@ fn check_expression(expr: &Expr, params: &[Param], used: Use) -> Result<(), Stri
     Ok(())
 }
 
-/// True if the text can be the name of a module, function or parameter: letters, digits, `_`, `.` and `-`.
-pub(crate) fn is_name_part(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| crate::names::is_name_character(c) || matches!(c, '.' | '-'))
-}
-
 /// Adds expressions to the hash token by token.
 trait ExpressionSink {
     fn expression(&mut self, expr: &Expr);
@@ -411,7 +397,7 @@ mod tests {
             signature.check().unwrap_err()
         };
         assert!(broken(&|s| s.name = "axpy".into()).contains("module/function"));
-        assert!(broken(&|s| s.name = "a/b/c".into()).contains("module/function"));
+        assert!(broken(&|s| s.name = "a/b/c".into()).contains("'/' is not allowed"));
         assert!(broken(&|s| s.params[1].name = "n".into()).contains("declared twice"));
         assert!(broken(&|s| s.params[2].dims = vec![Expr::Param(99)]).contains("parameter 99 of 4"));
         assert!(broken(&|s| s.params[2].dims = vec![Expr::Param(1)]).contains("sizes use only integers"));

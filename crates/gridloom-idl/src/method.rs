@@ -1,4 +1,7 @@
-//! Names of methods: `module/class.method`. Functions have no `.` in the last part of their names.
+//! Names of methods: `module/class.method`.
+//!
+//! Names of functions may contain `.`, too. A name is that of a method if its class is declared: if `module/class._initialize`
+//! exists, which every class has ([`method_of`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +15,13 @@ pub fn is_listed(function: &str) -> bool {
     !function.starts_with("python/stream.")
 }
 
-/// Splits a method's name into `module/class` and `method`; `None` if it is the name of a function.
+/// Splits a name into `module/class` and `method` if it belongs to a declared class; `None` if it is the name of a function.
+/// `is_offered` states whether a function of that name exists.
+pub fn method_of(name: &str, is_offered: impl FnOnce(&str) -> bool) -> Option<(&str, &str)> {
+    class_of(name).filter(|(class, _)| is_offered(&format!("{class}.{INITIALIZE}")))
+}
+
+/// Splits a name that may be that of a method into `module/class` and `method`. A class's name has no `.`.
 pub fn class_of(name: &str) -> Option<(&str, &str)> {
     // A single pass from the end, since every call does this.
     let last_part = name.bytes().enumerate().rev().take_while(|(_, byte)| *byte != b'/');
@@ -30,7 +39,7 @@ pub struct MethodName {
 }
 
 impl MethodName {
-    /// Returns `None` if the name is that of a function.
+    /// Returns `None` if the name cannot be that of a method.
     pub fn parse(name: &str) -> Option<MethodName> {
         class_of(name).map(|(class, _)| MethodName { name: name.to_string(), dot: class.len() })
     }
@@ -83,6 +92,17 @@ pub fn is_automatic(method: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_classes_that_are_declared_decide_which_functions_are_methods() {
+        let offered = ["m/counter._initialize", "m/counter.add", "m/A.B", "m/A.B.C"];
+        let class = |name| method_of(name, |initialize| offered.contains(&initialize)).map(|(class, _)| class);
+        assert_eq!(class("m/counter.add"), Some("m/counter"));
+        assert_eq!(class("m/counter._initialize"), Some("m/counter"));
+        for function in ["m/A.B", "m/A.B.C", "my.module/add", "n/counter.add"] {
+            assert_eq!(class(function), None, "{function}");
+        }
+    }
 
     #[test]
     fn a_dot_in_a_module_makes_no_class() {

@@ -9,7 +9,7 @@ use crate::slice::Slice;
 use crate::type_words::type_name;
 use crate::uses::Retention;
 use crate::values::AllowedValues;
-use gridloom_base::{Dtype, Method, Order};
+use gridloom_base::{Dtype, EscapedBytes, Method, Order};
 
 /// `linalg/dgemm(a: float64[m, k], b: float64[k, n]; m, n, k: int32) -> c: float64[m, n]`: positional parameters, then
 /// those that are inferred and may be given by name, then the results.
@@ -157,8 +157,13 @@ impl fmt::Display for Definition {
                 let args: Vec<String> = args.iter().map(|arg| argument(arg, signature)).collect();
                 writeln!(f, "{symbol}({});", args.join(", "))
             }
-            Body::Python { module, function } => writeln!(f, "/* Python: {function} of {module} */"),
-            Body::Program { command, .. } => writeln!(f, "/* program: {} */", command.join(" ")),
+            Body::Python { module, function } => {
+                writeln!(f, "/* Python: {function} of {} */", EscapedBytes::of(module))
+            }
+            Body::Program { command, .. } => {
+                let words: Vec<String> = command.iter().map(|word| EscapedBytes::of(&word).to_string()).collect();
+                writeln!(f, "/* program: {} */", words.join(" "))
+            }
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Programs that servers offer by name, as functions: a call starts as many processes of one at its server as it takes slots.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use gridloom_base::NameKind;
+
 use crate::{ArrayOrder, BaseType, Body, Callback, Definition, Signature, SignatureBuilder};
 
 /// The module of programs' functions.
@@ -17,12 +22,13 @@ pub fn function_of(program: &str) -> String {
 /// If the name cannot be that of a function, or the command is empty.
 pub fn definition(
     name: &str,
-    command: Vec<String>,
+    command: Vec<OsString>,
     listen: String,
-    checkpoints: Option<String>,
+    checkpoints: Option<PathBuf>,
 ) -> Result<Definition, String> {
-    if name.contains('.') || command.is_empty() {
-        return Err(format!("'{name}': give NAME=PATH, with a name without '.' and a program"));
+    NameKind::Program.check(name).map_err(|error| error.to_string())?;
+    if command.is_empty() {
+        return Err(format!("'{name}': give NAME=PATH, a name and a program"));
     }
     let about = format!("a program of chares: gridloom chares run -n NUMBER --agent HOST:PORT -- {name}");
     let built = SignatureBuilder::new(&function_of(name))
@@ -46,8 +52,9 @@ mod tests {
         let signature = define("heat-2d").unwrap().signature;
         assert_eq!(signature.check(), Ok(()));
         assert_eq!((signature.name.as_str(), signature.callbacks.len()), ("programs/heat-2d", 2));
-        for name in ["", "a.b", "a/b", "a b"] {
-            assert!(define(name).unwrap_err().starts_with(&format!("'{name}': ")), "{name}");
+        assert_eq!(define("heat.v2").unwrap().signature.name, "programs/heat.v2");
+        for name in ["", "a/b", "a b", &"x".repeat(300)] {
+            assert!(define(name).unwrap_err().contains("cannot be the name of a program"), "{name}");
         }
     }
 }

@@ -6,7 +6,6 @@
 //! array in C's memory.
 
 use crate::c_text::c_type;
-use crate::method::class_of;
 use crate::signature::{BaseType, Callback, Mode, Param, Signature};
 use gridloom_base::{Dtype, Order};
 
@@ -37,13 +36,13 @@ impl Param {
 
 impl Signature {
     /// Returns `grpc_call(&handle, int n, const double *x /* [n] */, double *sum /* out */)`, or, for a method,
-    /// `grpc_invoke_np(&object, "add", …)`.
+    /// `grpc_invoke_np(&object, "add", …)`. `method` is the method's name without its class.
     ///
     /// # Errors
     /// If a program in C cannot call it: the argument that it cannot pass.
-    pub fn c_prototype(&self) -> Result<String, String> {
-        let (call, mut arguments) = match class_of(&self.name) {
-            Some((_, method)) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
+    pub fn c_prototype(&self, method: Option<&str>) -> Result<String, String> {
+        let (call, mut arguments) = match method {
+            Some(method) => ("grpc_invoke_np", vec!["&object".to_string(), format!("\"{method}\"")]),
             None => ("grpc_call", vec!["&handle".to_string()]),
         };
         for param in &self.params {
@@ -139,7 +138,7 @@ mod tests {
 
     /// The text between the handle and the end.
     fn arguments(text: &str) -> String {
-        let prototype = parse(text, "t.idl").unwrap()[0].signature.c_prototype().unwrap();
+        let prototype = parse(text, "t.idl").unwrap()[0].signature.c_prototype(None).unwrap();
         let arguments = prototype.strip_prefix("grpc_call(&handle").and_then(|rest| rest.strip_suffix(')'));
         arguments.unwrap().trim_start_matches(", ").to_string()
     }
@@ -209,12 +208,12 @@ mod tests {
     fn types_that_c_cannot_pass_are_reported() {
         let text = "Define f(IN float16 x, IN int n) Calls f(x, n);";
         let mut signature = parse(text, "t.idl").unwrap().remove(0).signature;
-        assert!(signature.c_prototype().unwrap_err().contains("t/f: argument 'x' is a float16 by value"));
+        assert!(signature.c_prototype(None).unwrap_err().contains("t/f: argument 'x' is a float16 by value"));
         signature.params[0].base = BaseType::Bytes;
-        assert!(signature.c_prototype().unwrap_err().contains("argument 'x' is bytes"));
+        assert!(signature.c_prototype(None).unwrap_err().contains("argument 'x' is bytes"));
         // A size that Python infers is passed in its place.
         signature.params[0].base = BaseType::Text;
         signature.params[1].hidden = true;
-        assert_eq!(signature.c_prototype().unwrap(), "grpc_call(&handle, const char *x, int n)");
+        assert_eq!(signature.c_prototype(None).unwrap(), "grpc_call(&handle, const char *x, int n)");
     }
 }

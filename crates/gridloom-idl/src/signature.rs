@@ -4,7 +4,9 @@
 //! complexity use only constants and scalar integer `IN` parameters; the complexity also real ones. An `OUT` scalar is
 //! passed by pointer. Names and sizes of shared data follow the rules of extents; a name may also use `IN` strings.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -265,18 +267,21 @@ pub enum Body {
     /// A function of a Python module, called with its input parameters by position.
     Python {
         /// Path of the module's file, or its import name.
-        module: String,
+        #[serde(with = "gridloom_base::path_bytes")]
+        module: PathBuf,
         /// Name of the function in it.
         function: String,
     },
     /// A program that is started several times as one gang of processes ([`crate::program`]).
     Program {
         /// The program, and arguments that precede those of a call.
-        command: Vec<String>,
+        #[serde(with = "gridloom_base::path_bytes::list")]
+        command: Vec<OsString>,
         /// The IP address on which its processes listen for one another.
         listen: String,
         /// Folder in which its checkpoints are kept, if it may keep any.
-        checkpoints: Option<String>,
+        #[serde(with = "gridloom_base::path_bytes::option")]
+        checkpoints: Option<PathBuf>,
     },
 }
 

@@ -202,6 +202,7 @@ fn null_function() -> JobsConfig {
         pass_env: Vec::new(),
         run_as: None,
         slowdown: 1.0,
+        worker_memory_bytes: None,
         worker_group: None,
     }
 }

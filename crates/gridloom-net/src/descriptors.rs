@@ -2,6 +2,7 @@
 
 use std::{fs, io};
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Divisor of the descriptor limit: one in 8 descriptors is for memory kept for reuse.
@@ -23,6 +24,21 @@ pub fn raise_descriptor_limit() {
 /// Returns the descriptor limit of this process.
 pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// True if a system call failed because this process, or the machine, has no descriptor left.
+pub fn have_run_out(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Returns the limit of this process, and how to raise it.
+pub fn remedy() -> String {
+    format!("the limit of that process is {}; raise it with 'ulimit -n' before the process starts", descriptor_limit())
+}
+
+/// Returns an error's text, with the remedy if no descriptor is left.
+pub fn describe(error: &io::Error) -> String {
+    if have_run_out(error) { format!("{error}: {}", remedy()) } else { error.to_string() }
 }
 
 /// Returns the maximum number of segments that a pool keeps for reuse.

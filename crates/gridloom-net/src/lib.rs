@@ -1,5 +1,6 @@
 //! Gridloom on real processes and networks: nodes, their transports, worker processes, shared memory and storage.
 
+pub mod children;
 pub mod descriptors;
 pub mod driver;
 pub mod durable;
@@ -13,6 +14,7 @@ mod pid;
 pub mod process;
 pub mod processor_clock;
 pub mod segment;
+pub mod signals;
 mod sliced;
 mod spilling;
 mod spin;

@@ -58,6 +58,10 @@ pub(crate) fn world_line_for(input: &Input) -> Option<LogLine> {
             let line = LogLine::new(Level::Warning, Category::Worker, "a function crashed its worker process");
             Some(line.task(*task).why(error))
         }
+        Input::TaskEnded { task, outcome: Err(error @ TaskError::MemoryExceeded { .. }), .. } => {
+            let line = LogLine::new(Level::Warning, Category::Worker, "a worker process exceeded its memory limit");
+            Some(line.task(*task).why(error))
+        }
         Input::TaskEnded { task, outcome, .. } if tracing::enabled!(target: "gridloom.worker", tracing::Level::DEBUG) => {
             Some(match outcome {
                 Ok(_) => debug(Category::Worker, "a task has ended").task(*task),

@@ -65,7 +65,7 @@ impl SpinPolicy {
 
 /// Reports whether this thread, and those that it starts, may use more than one processor.
 pub(crate) fn has_spare_processor() -> bool {
-    rustix::thread::sched_getaffinity(None).is_ok_and(|processors| processors.count() > 1)
+    gridloom_resources::processors() > 1
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ mod build;
 pub mod deployment;
 mod element;
 mod error;
+#[cfg(test)]
+mod names_tests;
 pub mod outline;
 mod platform;
 pub mod profile;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use gridloom_base::NameKind;
+
 use crate::element::{Host, HostId, Link, LinkId, Route};
 use crate::error::PlatformError;
 use crate::profile::{Profile, ProfileKind, ProfileTarget};
@@ -23,6 +25,7 @@ pub struct Platform {
     pub(crate) net: Net,
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) profiles: Vec<Profile>,
+    pub(crate) ignored: BTreeMap<String, usize>,
 }
 
 impl Platform {
@@ -46,12 +49,12 @@ impl Platform {
 
     /// The host of that name.
     pub fn host(&self, name: &str) -> Option<HostId> {
-        self.host_names.get(name).copied()
+        self.host_names.get(&*NameKind::Host.mapped(name)).copied()
     }
 
     /// The link of that name (`NAME_UP` or `NAME_DOWN` for a direction of a split-duplex link).
     pub fn link(&self, name: &str) -> Option<LinkId> {
-        self.link_names.get(name).copied()
+        self.link_names.get(&*NameKind::Host.mapped(name)).copied()
     }
 
     /// Returns the same platform, in which the latency of these links is always 0.
@@ -73,6 +76,11 @@ impl Platform {
     /// Changes of elements over time, in the order of the file.
     pub fn profiles(&self) -> &[Profile] {
         &self.profiles
+    }
+
+    /// Parts of the file that have no meaning here, such as properties of other programs, with their numbers.
+    pub fn ignored(&self) -> &BTreeMap<String, usize> {
+        &self.ignored
     }
 
     /// Settings in the file for the programs that use the platform, such as `network/model`.

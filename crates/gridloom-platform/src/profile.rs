@@ -29,7 +29,7 @@ pub enum ProfileKind {
     Bandwidth,
     /// A link's latency, seconds.
     Latency,
-    /// Above 0 is on, 0 is off.
+    /// Above 0 is on; 0 or less is off, as in SimGrid.
     State,
 }
 
@@ -50,8 +50,8 @@ pub struct Profile {
 type Events = (Vec<(f64, f64)>, Option<f64>);
 
 /// Parses the text of a profile into events, and the time after which it restarts. `periodicity_s` is the period given
-/// outside of the text; 0 or less is none.
-pub(crate) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
+/// outside of the text; 0 or less is none. Only a state may be below 0.
+pub(crate) fn parse(text: &str, kind: ProfileKind, periodicity_s: f64) -> Result<Events, String> {
     let mut events: Vec<(f64, f64)> = Vec::new();
     let mut periodicity_s = (periodicity_s > 0.0).then_some(periodicity_s);
     let mut loop_after_s = None;
@@ -63,17 +63,21 @@ pub(crate) fn parse(text: &str, periodicity_s: f64) -> Result<Events, String> {
             Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
             _ => Err(wrong(&format!("'{word}' is not a number of 0 or more"))),
         };
+        let level = |word: &str| match (kind, word.parse::<f64>()) {
+            (ProfileKind::State, Ok(state)) if state.is_finite() => Ok(state.max(0.0)),
+            _ => value(word),
+        };
         match words[..] {
             [] => {}
             ["PERIODICITY", period] => periodicity_s = Some(value(period)?),
             ["LOOPAFTER", delay] => loop_after_s = Some(value(delay)?),
             ["STOCHASTIC", ..] => return Err(wrong("random profiles are not supported yet")),
-            [date, level] => {
+            [date, new] => {
                 let date = value(date)?;
                 if events.last().is_some_and(|(before, _)| *before > date) {
                     return Err(wrong(&format!("date {date} is before the one above it")));
                 }
-                events.push((date, value(level)?));
+                events.push((date, level(new)?));
             }
             _ => return Err(wrong("expected a date and a value")),
         }
@@ -111,24 +115,42 @@ mod tests {
 
     #[test]
     fn periodicity_counts_from_the_start() {
-        assert_eq!(parse("0.0 1.0\n 11 0.5 # half\n", 21.0), Ok((vec![(0.0, 1.0), (11.0, 0.5)], Some(10.0))));
-        assert_eq!(parse("PERIODICITY 12\n1 0\n2 1\n", -1.0), Ok((vec![(1.0, 0.0), (2.0, 1.0)], Some(10.0))));
-        assert_eq!(parse("1 0\nLOOPAFTER 3", 0.0), Ok((vec![(1.0, 0.0)], Some(3.0))));
+        assert_eq!(
+            parse("0.0 1.0\n 11 0.5 # half\n", ProfileKind::Speed, 21.0),
+            Ok((vec![(0.0, 1.0), (11.0, 0.5)], Some(10.0)))
+        );
+        assert_eq!(
+            parse("PERIODICITY 12\n1 0\n2 1\n", ProfileKind::State, -1.0),
+            Ok((vec![(1.0, 0.0), (2.0, 1.0)], Some(10.0)))
+        );
+        assert_eq!(parse("1 0\nLOOPAFTER 3", ProfileKind::Speed, 0.0), Ok((vec![(1.0, 0.0)], Some(3.0))));
     }
 
     #[test]
     fn loops_take_time() {
         for text in ["0 1\nLOOPAFTER 0", "0 1\nPERIODICITY 0", "0 1\n1e-9 0\nLOOPAFTER 0"] {
-            let error = parse(text, 0.0).unwrap_err();
+            let error = parse(text, ProfileKind::Speed, 0.0).unwrap_err();
             assert!(error.contains("a loop must take at least 0.000001 s"), "{text:?}: {error}");
         }
-        assert!(parse("0 1\n1 0\nLOOPAFTER 0", 0.0).is_ok());
+        assert!(parse("0 1\n1 0\nLOOPAFTER 0", ProfileKind::Speed, 0.0).is_ok());
+    }
+
+    #[test]
+    fn a_state_below_0_is_off_and_no_other_quantity_is_below_0() {
+        let text = "1 -1.0\n2 1.0\nLOOPAFTER 10\n";
+        assert_eq!(parse(text, ProfileKind::State, 0.0), Ok((vec![(1.0, 0.0), (2.0, 1.0)], Some(10.0))));
+        for kind in [ProfileKind::Speed, ProfileKind::Bandwidth, ProfileKind::Latency] {
+            assert!(parse(text, kind, 0.0).unwrap_err().contains("'-1.0' is not a number of 0 or more"));
+        }
+        assert!(parse("-1 1", ProfileKind::State, 0.0).is_err() && parse("1 nan", ProfileKind::State, 0.0).is_err());
     }
 
     #[test]
     fn wrong_lines_are_named() {
-        assert!(parse("1 0\n0.5 1", 0.0).unwrap_err().starts_with("line 2 of the profile: date 0.5"));
-        assert!(parse("1 nan", 0.0).unwrap_err().contains("'nan' is not a number"));
-        assert!(parse("1", 0.0).is_err());
+        assert!(
+            parse("1 0\n0.5 1", ProfileKind::Speed, 0.0).unwrap_err().starts_with("line 2 of the profile: date 0.5")
+        );
+        assert!(parse("1 nan", ProfileKind::Speed, 0.0).unwrap_err().contains("'nan' is not a number"));
+        assert!(parse("1", ProfileKind::Speed, 0.0).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Whole files, right and wrong, in both formats.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn read(text: &str) -> Result<Platform, PlatformError> {
@@ -458,4 +460,30 @@ fn links_can_lose_their_latency_for_good() {
     let platform = platform.without_latency(&[far]);
     assert_eq!(platform.route(HostId(0), HostId(1)).unwrap().latency_s, 0.001);
     assert_eq!(platform.profiles().len(), 2);
+}
+
+#[test]
+fn parts_of_other_programs_are_ignored_and_counted() {
+    let text = "<platform version='4.1'><zone id='z' routing='Full'><prop id='x' value='y'/>\
+                <host id='m' speed='1Gf'><prop id='role' value='master'/><prop id='memory' value='250'/>\
+                <disk id='d' read_bw='1MBps' write_bw='1MBps'/></host>\
+                <host id='n' speed='1Gf'><prop id='role' value='compute_node'/><prop id='watts' value='95'/></host>\
+                <link id='l' bandwidth='1MBps'><prop id='watts' value='5'/></link>\
+                <route src='m' dst='n'><link_ctn id='l'/></route></zone></platform>";
+    let load = &mut |_: &str| Err("no files".to_string());
+    let platform = Platform::parse(text, "p.xml", load).unwrap();
+    assert_eq!(platform.hosts()[0].properties, BTreeMap::new());
+    assert_eq!(platform.hosts()[1].properties, BTreeMap::from([("watts".to_owned(), "95".to_owned())]));
+    let ignored: Vec<(&str, usize)> = platform.ignored().iter().map(|(what, count)| (what.as_str(), *count)).collect();
+    let expected = [
+        ("element 'disk'", 1),
+        ("property 'memory' of a host", 1),
+        ("property 'role' of a host", 2),
+        ("property of a link", 1),
+        ("property of a zone", 1),
+    ];
+    assert_eq!(ignored, expected);
+    let prefixed = text.replace("<prop id='watts' value='95'/>", "<prop id='gridloom:role' value='server'/>");
+    let platform = Platform::parse(&prefixed, "p.xml", load).unwrap();
+    assert_eq!(platform.hosts()[1].properties, BTreeMap::from([("role".to_owned(), "server".to_owned())]));
 }

@@ -1,8 +1,9 @@
 //! Signatures of Python functions, built and checked by the same code as those of the interface description language.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use gridloom_base::Dtype;
+use gridloom_base::{Dtype, NameKind};
 use gridloom_idl::{ArrayOrder, BaseType, Body, Definition, Retention, Signature, SignatureBuilder, UseKind};
 use pyo3::prelude::*;
 
@@ -31,7 +32,7 @@ impl RawSignature {
     }
 
     /// The definition of a Python function with this signature, as JSON.
-    fn definition(&self, module: String, function: String) -> String {
+    fn definition(&self, module: PathBuf, function: String) -> String {
         let definition =
             Definition { signature: self.signature.as_ref().clone(), body: Body::Python { module, function } };
         serde_json::to_string(&definition).expect("a definition of names and numbers")
@@ -53,6 +54,8 @@ pub(crate) fn build_signature(
     sizes: Vec<(String, String)>,
     about: &str,
 ) -> PyResult<RawSignature> {
+    // Later errors begin with the name.
+    NameKind::Function.check(name).map_err(|failure| error(py, "InputError", &failure.to_string()))?;
     let mut builder = SignatureBuilder::new(name).about(about);
     for (is_output, (param, base, dims, order)) in
         inputs.iter().map(|one| (false, one)).chain(outputs.iter().map(|one| (true, one)))

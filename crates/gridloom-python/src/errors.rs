@@ -62,6 +62,12 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
                 Err(failure) => return failure,
             }
         }
+        Error::NoMemory { size_bytes, .. } => {
+            match fields.set_item("size_bytes", size_bytes).and_then(|()| fields.set_item("place", "in this program")) {
+                Ok(()) => "OutOfMemory",
+                Err(failure) => return failure,
+            }
+        }
         Error::TimedOut { limit_seconds } => match fields.set_item("limit_seconds", limit_seconds) {
             Ok(()) => "WaitTimedOut",
             Err(failure) => return failure,
@@ -146,6 +152,13 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("server", server)?;
             set("why", why)?;
             "TaskError"
+        }
+        TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes } => {
+            set("function", function)?;
+            set("server", server)?;
+            fields.set_item("needed_bytes", used_bytes)?;
+            fields.set_item("limit_bytes", limit_bytes)?;
+            "MemoryExceeded"
         }
         TaskError::Preempted { function, server } => {
             set("function", function)?;

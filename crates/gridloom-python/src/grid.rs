@@ -1,6 +1,7 @@
 //! Grids: sessions, as Python objects.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +66,8 @@ pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bo
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, servers, sites, filters, slots, plain, functions, run_code, libraries, memory_bytes, shared_memory, blas,
-                    python, program, environment, silent, executes))]
+#[pyo3(signature = (*, servers, sites, filters, slots, plain, functions, run_code, libraries, memory_bytes, worker_memory_bytes, shared_memory, blas,
+                    python, python_options, program, environment, silent, executes))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn local(
     py: Python<'_>,
@@ -79,11 +80,13 @@ pub(crate) fn local(
     run_code: bool,
     libraries: Vec<PathBuf>,
     memory_bytes: Option<u64>,
+    worker_memory_bytes: Option<u64>,
     shared_memory: bool,
     blas: Option<PathBuf>,
     python: Option<PathBuf>,
+    python_options: Vec<String>,
     program: Option<PathBuf>,
-    environment: Vec<(String, String)>,
+    environment: Vec<(OsString, OsString)>,
     silent: bool,
     executes: bool,
 ) -> PyResult<RawGrid> {
@@ -98,9 +101,11 @@ pub(crate) fn local(
         run_code,
         libraries,
         memory_bytes,
+        worker_memory_bytes,
         shared_memory,
         blas,
         python,
+        python_options,
         program,
         environment,
         silent,
@@ -110,7 +115,8 @@ pub(crate) fn local(
 }
 
 #[pyfunction]
-#[pyo3(signature = (*, platform, deployment, functions, libraries, execute, seed, network, blas, python, program))]
+#[pyo3(signature = (*, platform, deployment, functions, libraries, execute, seed, network, blas, python, python_options,
+                    program))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn simulate(
     py: Python<'_>,
@@ -123,6 +129,7 @@ pub(crate) fn simulate(
     network: Option<String>,
     blas: Option<PathBuf>,
     python: Option<PathBuf>,
+    python_options: Vec<String>,
     program: Option<PathBuf>,
 ) -> PyResult<RawGrid> {
     let config = SimulateConfig {
@@ -136,6 +143,7 @@ pub(crate) fn simulate(
         network,
         blas,
         python,
+        python_options,
         program,
         ..SimulateConfig::default()
     };

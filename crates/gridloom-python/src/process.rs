@@ -3,6 +3,7 @@
 //! **Invariant:** a process's calls release the GIL, so that in simulation another thread can take its turn.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -282,7 +283,7 @@ impl RawProcess {
 /// Reads the configuration from the options in these words, the environment, and the file that either names; returns
 /// the other words.
 #[pyfunction]
-pub(crate) fn read_settings(py: Python<'_>, words: Vec<String>) -> PyResult<Vec<String>> {
+pub(crate) fn read_settings(py: Python<'_>, words: Vec<OsString>) -> PyResult<Vec<OsString>> {
     process::read_settings(&words).or_raise(py)
 }
 

@@ -29,6 +29,12 @@ pub(crate) fn forked() {
     forget_helpers();
 }
 
+/// Returns the number of processors that this process may use.
+#[pyfunction]
+pub(crate) fn processors() -> usize {
+    gridloom_resources::processors()
+}
+
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Slot<T> {
         Slot(self.0.clone(), self.1)

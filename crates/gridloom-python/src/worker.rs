@@ -3,8 +3,8 @@
 //! Arguments are read-only arrays over memory shared with the server. They are valid only while the
 //! call runs; later their content may change, so a function has to copy what it keeps.
 
+use gridloom_base::EscapedBytes;
 use std::collections::HashMap;
-use std::path::Path;
 
 use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
 use gridloom_idl::scalar::Scalar;
@@ -77,10 +77,13 @@ impl Functions for PythonFunctions {
             return Err("it is not a Python function".into());
         };
         Python::attach(|py| {
-            let find =
-                || import(py, "gridloom.worker.modules")?.call_method1("load", (module,))?.getattr(name.as_str());
+            let find = || {
+                import(py, "gridloom.worker.modules")?
+                    .call_method1("load", (module.as_os_str(),))?
+                    .getattr(name.as_str())
+            };
             let found = find().map_err(|error| {
-                let file = Path::new(module).file_name().map_or(module.clone(), |f| f.to_string_lossy().into_owned());
+                let file = EscapedBytes::of(module.file_name().unwrap_or(module.as_os_str()));
                 format!("{file} cannot be imported: {error}")
             })?;
             let inputs = definition.signature.params.iter().filter(|param| param.is_input());

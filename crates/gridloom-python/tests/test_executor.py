@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 
 import gridloom as gl
 import pytest
@@ -176,13 +177,31 @@ def test_an_initializer(program):
 
 def test_an_initializer_that_fails_breaks_the_executor(grid, gate):
     executor = gl.Executor(grid=grid, initializer=fail)
-    with pytest.raises(futures.BrokenExecutor, match="initializer failed on server 'server-.*ValueError: no good") as caught:
+    with pytest.raises(BrokenProcessPool, match="initializer failed on server 'server-.*ValueError: no good") as caught:
         executor.submit(twice, 1).result()
     assert "in fail" in str(caught.value.__cause__)
-    with pytest.raises(futures.BrokenExecutor):
+    with pytest.raises(BrokenProcessPool):
         executor.submit(twice, 1)
     assert grid.run(twice, 1).get() == 2
     executor.shutdown()
+
+
+def test_an_initializer_that_fails_is_logged_as_by_python(program, capfd):
+    with gl.Executor(1, initializer=fail) as executor, pytest.raises(BrokenProcessPool):
+        executor.submit(twice, 1).result()
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[:2] == ["Exception in initializer:", "Traceback (most recent call last):"], lines
+    assert lines[-1] == "ValueError: no good" and lines.count("Exception in initializer:") == 1
+
+
+def test_output_of_an_executor_of_its_own_is_shown_as_it_is(program, capfd):
+    def say(n):
+        print(f'{{"n": {n}}}\n')
+        print("half", end="")
+
+    with gl.Executor(1) as executor:
+        executor.submit(say, 1).result()
+    assert capfd.readouterr().out == '{"n": 1}\n\nhalf'
 
 
 def end_process(how):

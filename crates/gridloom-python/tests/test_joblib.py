@@ -206,3 +206,35 @@ def test_a_grid_search(grid):
     found = search.fit(x, y).cv_results_["mean_test_score"]
     with joblib.parallel_config("threading", n_jobs=1):
         np.testing.assert_allclose(found, search.fit(x, y).cv_results_["mean_test_score"])
+
+
+def threads(_=None):
+    return {os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+def nested_threads(_=None):
+    return Parallel(n_jobs=2)(delayed(threads)() for _ in range(2))
+
+
+@pytest.mark.filterwarnings("ignore:inner_max_num_threads")
+def test_threads_of_numerical_libraries_are_limited_for_one_call(grid):
+    before = grid.run(threads).get(60)
+    with joblib.parallel_config("gridloom", grid=grid, inner_max_num_threads=3):
+        assert Parallel()(delayed(threads)() for _ in range(4)) == [{"3"}] * 4
+        assert Parallel()(delayed(nested_threads)() for _ in range(2)) == [[{"3"}] * 2] * 2
+    assert Parallel()(delayed(threads)() for _ in range(4)) == [before] * 4
+
+
+def within(backend):
+    with joblib.parallel_config(backend, n_jobs=2):
+        one = Parallel()(delayed(square)(n) for n in range(3))
+    return one, Parallel(n_jobs=2, backend=backend)(delayed(square)(n) for n in range(3))
+
+
+def square(n):
+    return n * n
+
+
+@pytest.mark.parametrize("name", ["threading", "sequential", "multiprocessing", "loky", "gridloom"])
+def test_a_call_may_name_its_backend(name):
+    assert Parallel()(delayed(within)(name) for _ in range(2)) == [([0, 1, 4], [0, 1, 4])] * 2

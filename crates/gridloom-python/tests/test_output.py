@@ -93,6 +93,20 @@ def test_lines_are_shown_with_their_origin(file, capsys):
     assert "[speak@server-1] odd 3\n" in err and "[talk@server-1] WARNING:root:careful\n" in err and "out of date" in err
 
 
+def test_plain_output_is_shown_as_it_is(file, capsys):
+    def talk():
+        print('{"a": 1}\n')
+        print("odd", file=sys.stderr)
+        print("begun", end="")
+
+    with gl.local(1, functions=[file], logs="plain") as grid:
+        grid.function("spoken/speak")(3)
+        grid.run(talk).result()
+    assert capsys.readouterr() == ('line 3\nbegun{"a": 1}\n\nbegun', "odd 3\nodd\n")
+    with pytest.raises(gl.UsageError, match="logs is 'odd'; expected True, False, 'plain' or a function"):
+        gl.local(1, logs="odd")
+
+
 def test_without_logs_nothing_is_shown(file, capfd):
     def talk():
         print("printed")
@@ -169,7 +183,7 @@ def test_progress_outside_a_call_does_nothing_and_refuses_nonsense():
     for done, total in ((-1, None), (float("nan"), None), (1, float("inf")), ("1", None), (1, "2")):
         with pytest.raises(gl.UsageError, match="progress: (done|total) is"):
             gl.progress(done, total)
-    with pytest.raises(gl.UsageError, match="logs is 'yes'; expected True, False or a function"):
+    with pytest.raises(gl.UsageError, match="logs is 'yes'; expected True, False, 'plain' or a function"):
         gl.local(1, logs="yes")
 
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gridloom_base::PartSizes;
-use gridloom_base::limits::PARTS;
+use gridloom_base::limits::{EVENTS_AT_ONE_TIME_MAX, PARTS};
 use gridloom_flow::NetworkModel;
 use gridloom_platform::HostId;
 
@@ -32,6 +32,8 @@ pub struct SimConfig {
     pub slow_mappings_of: u64,
     /// Fraction of the host's speed that a function uses, by function name; others use all of it.
     pub efficiencies: BTreeMap<String, f64>,
+    /// Events at one instant after which virtual time is considered to stand still.
+    pub events_at_one_time_max: u64,
 }
 
 impl Default for SimConfig {
@@ -48,6 +50,7 @@ impl Default for SimConfig {
             parts: PARTS,
             slow_mappings_of: 0,
             efficiencies: BTreeMap::new(),
+            events_at_one_time_max: EVENTS_AT_ONE_TIME_MAX,
         }
     }
 }

@@ -134,6 +134,17 @@ impl Kernel {
         self.process_event_count > 0
     }
 
+    /// Reports whether a transfer, task or computation is in progress.
+    pub(crate) fn has_flows(&self) -> bool {
+        !self.purposes.is_empty()
+    }
+
+    /// Reports whether a profile or a fault will change something.
+    pub(crate) fn has_changes(&self) -> bool {
+        let is_fault = |occurrence: &ScheduledEvent| matches!(occurrence, ScheduledEvent::Strike(_));
+        self.timeline.next_s().is_some() || self.queue.iter().any(is_fault)
+    }
+
     pub(crate) fn start_transfer(&mut self, transfer: &Transfer<'_>, purpose: Purpose) -> ActionId {
         self.synchronise();
         let action = self.engine.start_transfer(transfer);

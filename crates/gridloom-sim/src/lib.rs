@@ -14,6 +14,7 @@
 //! kernel       clock, queue, flows                          hosts     speeds, disks, hosts that are off
 //! instruments  trace, observer, log                         inspect   read access for checks of invariants
 //! replay       given transfers and executions, without machines
+//! standstill   detection of events without end at one time
 //! ```
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ mod queue;
 pub mod replay;
 mod scheduled_event;
 mod simulation;
+mod standstill;
 mod store;
 mod timeline;
 mod trace;

@@ -29,10 +29,11 @@ use gridloom_platform::{HostId, Platform};
 use crate::config::SimConfig;
 use crate::environment::{Change, Environment};
 use crate::grid::{Grid, MachineInput};
-use crate::kernel::{KernelEvent, Purpose, ScheduledEvent};
-use crate::network::Route;
+use crate::kernel::{Kernel, KernelEvent, Purpose, ScheduledEvent};
+use crate::network::{Route, variant_name};
 use crate::observe::Observer;
 use crate::process::{BlockCharges, IdlePeriod, Programs};
+use crate::standstill::Standstill;
 use crate::trace::{Interval, Record};
 
 /// A grid in virtual time.
@@ -40,6 +41,7 @@ pub struct Simulation {
     pub(crate) environment: Environment,
     pub(crate) grid: Grid,
     pub(crate) programs: Programs,
+    standstill: Standstill,
 }
 
 impl Simulation {
@@ -48,6 +50,7 @@ impl Simulation {
         let mut simulation = Simulation {
             environment: Environment::new(platform, &config),
             programs: Programs::new(config.reference_flops),
+            standstill: Standstill::new(config.events_at_one_time_max),
             grid: Grid::new(config),
         };
         simulation.change();
@@ -82,13 +85,22 @@ impl Simulation {
         self.programs.finish(watched)
     }
 
-    /// Handles the next event. Returns false if there is none.
+    /// Handles the next event. Returns false if there is none, or if virtual time stands still.
     pub fn step(&mut self) -> bool {
-        match self.environment.kernel.next() {
-            None => return false,
-            Some(KernelEvent::Changes) => self.change(),
-            Some(KernelEvent::Ended(actions)) => actions.into_iter().for_each(|action| self.complete(action)),
-            Some(KernelEvent::Due(sequence, occurrence)) => self.occur(sequence, occurrence),
+        if self.standstill().is_some() {
+            return false;
+        }
+        let Some(event) = self.environment.kernel.next() else { return false };
+        let Simulation { environment: Environment { kernel, .. }, grid, programs, standstill } = self;
+        if standstill.count(kernel.now(), || describe(kernel, grid, &event)) {
+            let why = standstill.failure().unwrap_or_default().to_string();
+            programs.fail(kernel, format!("at {:.6} s, {why}", kernel.now().seconds()));
+            return false;
+        }
+        match event {
+            KernelEvent::Changes => self.change(),
+            KernelEvent::Ended(actions) => actions.into_iter().for_each(|action| self.complete(action)),
+            KernelEvent::Due(sequence, occurrence) => self.occur(sequence, occurrence),
         }
         if cfg!(debug_assertions) && self.environment.kernel.is_check_due() {
             self.check();
@@ -125,9 +137,7 @@ impl Simulation {
     /// Lets the program compute for `ns` nanoseconds. Events in that time are handled.
     pub fn advance(&mut self, ns: u64) {
         let until = self.now() + ns;
-        while self.environment.kernel.next_at().is_some_and(|at| at <= until) {
-            self.step();
-        }
+        while self.environment.kernel.next_at().is_some_and(|at| at <= until) && self.step() {}
         self.environment.kernel.advance_clock(until);
     }
 
@@ -181,6 +191,21 @@ impl Simulation {
         self.environment.kernel.push(at.max(self.now()), ScheduledEvent::TimeLimit);
     }
 
+    /// Returns the description of events without end at the current time, which have ended the simulation.
+    pub fn standstill(&self) -> Option<&str> {
+        self.standstill.failure()
+    }
+
+    /// Reports whether a transfer, task or computation is in progress.
+    pub fn has_flows(&self) -> bool {
+        self.environment.kernel.has_flows()
+    }
+
+    /// Reports whether a profile or a fault will change something.
+    pub fn has_changes(&self) -> bool {
+        self.environment.kernel.has_changes()
+    }
+
     /// Returns the period in which nothing but time limits of processes has happened.
     pub fn idle(&self) -> IdlePeriod {
         self.programs.idle()
@@ -188,7 +213,7 @@ impl Simulation {
 
     /// Handles an event that is due, or that was held on a route. `sequence` is its number in the queue.
     fn occur(&mut self, sequence: u64, occurrence: ScheduledEvent) {
-        let Simulation { environment, grid, programs } = self;
+        let Simulation { environment, grid, programs, .. } = self;
         let input = match occurrence {
             ScheduledEvent::Deliver { node, input } => Some(MachineInput::new(node, *input)),
             ScheduledEvent::Timer { node, timer } => grid.on_timer(node, timer, sequence),
@@ -219,7 +244,7 @@ impl Simulation {
 
     /// Handles the end of an action of the flow engine.
     fn complete(&mut self, action: ActionId) {
-        let Simulation { environment, grid, programs } = self;
+        let Simulation { environment, grid, programs, .. } = self;
         let Some(purpose) = environment.kernel.take_purpose(action) else { return };
         let input = match purpose {
             Purpose::Files(started) => return grid.on_files_done(environment, started),
@@ -240,7 +265,7 @@ impl Simulation {
 
     /// Passes an input to a machine and performs its effects.
     pub(crate) fn handle(&mut self, input: MachineInput) {
-        let Simulation { environment, grid, programs } = self;
+        let Simulation { environment, grid, programs, .. } = self;
         let node = input.node;
         let Some(mut effects) = grid.handle(&mut environment.kernel, input) else { return };
         for effect in effects.drain(..) {
@@ -305,6 +330,42 @@ impl Simulation {
         self.environment.check();
         self.grid.check(&self.environment.kernel);
         self.programs.check();
+    }
+}
+
+/// Describes an event and the node or process to which it belongs.
+fn describe(kernel: &Kernel, grid: &Grid, event: &KernelEvent) -> String {
+    let name = |node: &NodeId| &grid.nodes().node(*node).name;
+    let of_action = |action: &ActionId| match kernel.purpose(*action) {
+        Some(Purpose::Bulk { pair: (from, to), .. }) => format!("a transfer from '{}' to '{}'", name(from), name(to)),
+        Some(Purpose::Task(started) | Purpose::Files(started)) => {
+            format!("'{}' runs '{}'", name(&started.node), started.task.name())
+        }
+        Some(Purpose::Computation { process, .. }) => format!("a computation of process {}", process.0),
+        Some(Purpose::Letter(_)) => "a message between processes".to_string(),
+        Some(Purpose::Storage(_)) | None => "a file access".to_string(),
+    };
+    let occurrence = match event {
+        KernelEvent::Changes => return "a profile changes".into(),
+        KernelEvent::Ended(actions) => return actions.first().map_or_else(String::new, of_action),
+        KernelEvent::Due(_, occurrence) => occurrence,
+    };
+    match occurrence {
+        ScheduledEvent::Deliver { node, input } => format!("'{}': {}", name(node), variant_name(input)),
+        ScheduledEvent::Timer { node, timer } => format!("'{}': timer {}", name(node), variant_name(timer)),
+        ScheduledEvent::Arrive { from, to, parcel, .. } => {
+            format!("'{}' receives {} from '{}'", name(to), parcel.kind(), name(from))
+        }
+        ScheduledEvent::Lost { node, peer, .. } => format!("'{}' loses '{}'", name(node), name(peer)),
+        ScheduledEvent::Dialled { dialler, address, .. } => format!("'{}' dials {address}", name(dialler)),
+        ScheduledEvent::Mapped { node, .. } => format!("'{}' has mapped a group", name(node)),
+        ScheduledEvent::Completed(action) => of_action(action),
+        ScheduledEvent::ProcessDue { process, .. }
+        | ScheduledEvent::ProcessDialled { process, .. }
+        | ScheduledEvent::ProcessKilled { process } => format!("process {}: {}", process.0, variant_name(occurrence)),
+        ScheduledEvent::ProcessClosed { .. } | ScheduledEvent::Strike(_) | ScheduledEvent::TimeLimit => {
+            variant_name(occurrence)
+        }
     }
 }
 

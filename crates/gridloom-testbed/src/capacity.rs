@@ -47,7 +47,7 @@ impl Capacity {
     /// # Errors
     /// If not even loopback works.
     pub fn of_machine(core_speed: f64) -> io::Result<Capacity> {
-        let cores = std::thread::available_parallelism()?.get() as f64;
+        let cores = gridloom_resources::processors() as f64;
         let mut loopback = loopback_rate()?;
         for _ in 1..CALIBRATIONS {
             loopback = loopback.max(loopback_rate()?);

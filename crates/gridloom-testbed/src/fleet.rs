@@ -10,7 +10,9 @@
 //! killed after [`END_GRACE`]. **Limit:** descendants of a killed process may still print; the loop waits for their
 //! output until [`OUTPUT_TIMEOUT`].
 
+use gridloom_base::EscapedBytes;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -55,7 +57,7 @@ pub struct Limits {
     pub grace_s: Option<f64>,
     /// Environment variable for the first process, which makes it check the whole deployment. The other processes
     /// start once it has read which process it is; if it ends before, they do not start.
-    pub first: Option<(String, String)>,
+    pub first: Option<(String, OsString)>,
     /// Whether to print which processes still run after a failure.
     pub shows_running: bool,
     /// Output format.
@@ -358,7 +360,7 @@ impl<'a> Fleet<'a> {
         self.has_started = true;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::end_with_this_thread(&mut command);
-        let what = format!("cannot run '{}'", deployed.launch.command[0]);
+        let what = format!("cannot run '{}'", EscapedBytes::of(&deployed.launch.command[0]));
         let mut child = command.spawn().map_err(Error::system(what))?;
         let (output, error) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
         self.copy(output, &deployed.launch.label, false);

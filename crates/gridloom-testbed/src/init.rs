@@ -1,6 +1,7 @@
 //! The first process inside the box: it builds the hosts, runs the forwarder, starts the processes, and ends with the
 //! program. The kernel then kills all processes that still run inside.
 
+use gridloom_base::EscapedBytes;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -147,7 +148,7 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
 
 impl TestbedState {
     fn start(&self, launch: &Launch, is_service: bool) -> Result<Child, Error> {
-        let what = format!("cannot run '{}'", launch.command[0]);
+        let what = format!("cannot run '{}'", EscapedBytes::of(&launch.command[0]));
         self.command(launch, is_service)?.spawn().map_err(Error::system(what))
     }
 

@@ -1,5 +1,6 @@
 //! The description of a testbed: written by the tool that starts it, read by the box.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use gridloom_platform::Platform;
@@ -11,7 +12,7 @@ use crate::model::topology::Tuning;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
     /// Absolute path of the platform file.
-    #[serde(with = "bytes_of_path")]
+    #[serde(with = "gridloom_base::path_bytes")]
     pub platform: PathBuf,
     pub tuning: Tuning,
     /// Agent and servers, started in this order, each once the previous one is ready.
@@ -47,11 +48,11 @@ pub struct Launch {
     /// Name for messages.
     pub label: String,
     /// Program and arguments.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// True if it must run at the speed of its host's processors.
     pub computes: bool,
     /// Additional environment variables.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(String, OsString)>,
 }
 
 /// A process of a deployment; times count from the start of its run.
@@ -62,23 +63,6 @@ pub struct Deployed {
     pub kill_s: Option<f64>,
     /// File that the process creates when it has read which process it is.
     pub ready_file: PathBuf,
-}
-
-/// Serialises a path as bytes: a path need not be text, and JSON has only text.
-mod bytes_of_path {
-    use std::ffi::OsString;
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    use std::path::{Path, PathBuf};
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().as_bytes().serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
-        Vec::<u8>::deserialize(deserializer).map(|bytes| OsString::from_vec(bytes).into())
-    }
 }
 
 /// Reads a platform file.

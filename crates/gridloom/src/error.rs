@@ -73,6 +73,13 @@ pub enum Error {
         /// The event that ended its group.
         why: String,
     },
+    /// This program has no memory, or no file descriptor, for a value.
+    #[error("no memory for a value of {size_bytes} bytes in this program: {why}")]
+    NoMemory {
+        size_bytes: u64,
+        /// The operating system's error text, with the limit and the remedy.
+        why: String,
+    },
     /// The wait timed out. Nothing is cancelled.
     #[error("no result within {limit_seconds} s; the call is still running: call get() again")]
     TimedOut { limit_seconds: f64 },

@@ -73,7 +73,7 @@ pub use plan::{
 pub use report::{GroupProgress, Report, timeline_html};
 pub use session::{CallEnd, CallOutput, CallbackHandler, GangCallback, Interrupt, Traffic, UnreadErrors};
 pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedDataEntry, SharedDataReport};
-pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport};
+pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport, ignored_text};
 pub use testbed_grid::TestbedGridConfig;
 pub use text_file::read_text;
 pub use value::Value;

@@ -2,25 +2,30 @@
 //!
 //! Each process reads its standard input and exits when that closes. So none outlives the program that started it,
 //! however the program ends.
+//!
+//! **Waiting:** the processes may take any time to start, because the machine may be busy. A wait ends when they are
+//! ready, or when one of them has ended, and is logged meanwhile.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod process;
+mod progress;
+
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SITES_MAX, LOCAL_SLOTS_MAX};
 use gridloom_net::identity::{self, Secret};
-use gridloom_net::jobs::shared_threads;
-use gridloom_net::threads;
+use gridloom_net::jobs::{shared_threads, store_bytes_default};
 use gridloom_net::transport::emulated_sites::Site;
 use gridloom_process::filter::FilterSpec;
+use gridloom_resources::Processors;
 
-use crate::Error;
+use self::process::{LocalProcess, await_ready, check_all, spawn};
+pub(crate) use self::progress::StartProgress;
 use crate::offer::{BUILTIN_LINALG, BUILTIN_RUN_CODE};
+use crate::{Error, log};
 
 /// Environment variable with the path of the `gridloom` program.
 const PROGRAM_VARIABLE: &str = "GRIDLOOM_PROGRAM";
@@ -33,11 +38,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time that their listeners have after that. A process that a function left behind may keep a pipe open forever.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Maximum number of bytes of an unfinished line that are kept.
-const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Maximum number of bytes kept of a process's output while it starts.
-const OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// Configuration of an embedded local grid.
 #[derive(Clone, Debug)]
@@ -59,16 +59,20 @@ pub struct LocalConfig {
     pub libraries: Vec<PathBuf>,
     /// Memory limit of each server's store.
     pub memory_bytes: Option<u64>,
+    /// Limit of the memory of each worker besides the store.
+    pub worker_memory_bytes: Option<u64>,
     /// True if arrays are passed in shared memory, false if over TCP.
     pub shared_memory: bool,
     /// BLAS library for `linalg/…`.
     pub blas: Option<PathBuf>,
     /// Python interpreter for Python functions.
     pub python: Option<PathBuf>,
+    /// Options of the interpreter, such as `-O`, one word each.
+    pub python_options: Vec<String>,
     /// The `gridloom` program.
     pub program: Option<PathBuf>,
     /// Variables added to the servers' environment.
-    pub environment: Vec<(String, String)>,
+    pub environment: Vec<(OsString, OsString)>,
     /// True if the standard error of running processes is dropped; otherwise it appears on that of the program.
     pub silent: bool,
 }
@@ -85,9 +89,11 @@ impl Default for LocalConfig {
             run_code: false,
             libraries: Vec::new(),
             memory_bytes: None,
+            worker_memory_bytes: None,
             shared_memory: true,
             blas: None,
             python: None,
+            python_options: Vec::new(),
             program: None,
             environment: Vec::new(),
             silent: false,
@@ -118,7 +124,7 @@ impl LocalConfig {
             return Err(Error::Usage(format!(
                 "a local grid of {servers} servers with {slots} slots each; a server has at least 1, and all together have at \
                  most {LOCAL_SLOTS_MAX}, as each is a process of this machine; this machine has {} processors",
-                std::thread::available_parallelism().map_or(1, usize::from)
+                gridloom_resources::processors()
             )));
         }
         if self.sites == 0 || self.sites > servers.min(LOCAL_SITES_MAX) {
@@ -135,6 +141,13 @@ impl LocalConfig {
             Some(_) => Site::new("site", self.filters.clone()).map(drop).map_err(Error::Usage),
             None => Ok(()),
         }
+    }
+
+    /// Describes what is started, and the processors on which it runs.
+    fn summary(&self, processors: &Processors) -> String {
+        let plural = |number: usize| if number == 1 { "" } else { "s" };
+        let (servers, slots) = (self.servers, self.slots as usize);
+        format!("{servers} server{} of {slots} slot{}: {processors}", plural(servers), plural(slots))
     }
 
     /// Returns the site with that number, from 1; `None` if there is only one.
@@ -180,25 +193,14 @@ pub fn program_path(named: Option<&Path>) -> PathBuf {
 pub(crate) struct LocalProcesses {
     pub(crate) address: String,
     pub(crate) secret: Secret,
-    agent: GridProcess,
-    servers: Vec<GridProcess>,
-}
-
-/// A process of the grid. Its standard error is forwarded once it is ready, unless it is silent. Before that it is kept, since it
-/// explains why a process did not start.
-struct GridProcess {
-    child: Child,
-    name: String,
-    is_silent: bool,
-    output: Arc<Mutex<Option<String>>>,
-    /// Disconnected once the listener has read all output; until then receiving times out.
-    ended: Receiver<()>,
-    listener: Option<JoinHandle<()>>,
+    agent: LocalProcess,
+    servers: Vec<LocalProcess>,
 }
 
 impl LocalProcesses {
     pub(crate) fn start(config: &LocalConfig) -> Result<LocalProcesses, Error> {
         config.check()?;
+        log::info(&config.summary(&Processors::find()));
         let program = program_path(config.program.as_deref());
         let secret: [u8; 16] =
             identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
@@ -216,8 +218,10 @@ impl LocalProcesses {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
-        let mut agent = GridProcess::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
-        let line = agent.ready_line()?;
+        let mut progress = StartProgress::new();
+        let mut agent = LocalProcess::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
+        await_ready(&mut [&mut agent], &mut progress)?;
+        let line = agent.ready_line().to_string();
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
@@ -233,11 +237,16 @@ impl LocalProcesses {
             // The functions are the program's own, so they get its environment.
             command.args(["--env", "*"]);
             command.arg("--python").arg(config.python()).args(["--models", "none"]);
+            config.python_options.iter().for_each(|option| {
+                command.arg(format!("--python-option={option}"));
+            });
             config.libraries.iter().for_each(|library| {
                 command.arg("--library").arg(library);
             });
-            if let Some(memory) = config.memory_bytes {
-                command.arg("--memory").arg(memory.to_string());
+            let memory_bytes = config.memory_bytes.unwrap_or_else(|| store_bytes_default(config.servers));
+            command.arg("--memory").arg(memory_bytes.to_string());
+            if let Some(limit) = config.worker_memory_bytes {
+                command.arg("--worker-memory").arg(limit.to_string());
             }
             if number > config.servers - config.plain {
                 command.arg("--plain");
@@ -248,12 +257,21 @@ impl LocalProcesses {
             if let Some(blas) = &config.blas {
                 command.env("GRIDLOOM_BLAS", blas);
             }
-            command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots)));
+            command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots), &config.environment));
             command.envs(config.environment.iter().cloned());
-            processes.servers.push(GridProcess::new(spawn(&mut command)?, &name, config.silent)?);
+            processes.servers.push(LocalProcess::new(spawn(&mut command)?, &name, config.silent)?);
         }
-        processes.servers.iter_mut().try_for_each(|server| server.ready_line().map(drop))?;
+        await_ready(&mut processes.all(), &mut progress)?;
         Ok(processes)
+    }
+
+    fn all(&mut self) -> Vec<&mut LocalProcess> {
+        std::iter::once(&mut self.agent).chain(&mut self.servers).collect()
+    }
+
+    /// Returns an error if one of the processes has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<(), Error> {
+        check_all(&mut self.all())
     }
 
     pub(crate) fn server_processes(&self) -> Vec<u32> {
@@ -294,102 +312,6 @@ impl Drop for LocalProcesses {
     }
 }
 
-fn spawn(command: &mut Command) -> Result<Child, Error> {
-    let program = command.get_program().to_os_string();
-    command.spawn().map_err(|error| {
-        let program = program.to_string_lossy();
-        Error::Connect(format!("cannot run '{program}': {error}; set {PROGRAM_VARIABLE} to the gridloom program"))
-    })
-}
-
-impl GridProcess {
-    fn new(mut child: Child, name: &str, is_silent: bool) -> Result<GridProcess, Error> {
-        let error = child.stderr.take().expect("its errors are piped");
-        let said = Arc::new(Mutex::new(Some(String::new())));
-        let (heard, (end, ended)) = (said.clone(), channel());
-        let thread = thread::Builder::new().name("gridloom-log".into());
-        // Dropping `end` signals that all output was read.
-        let listener = threads::spawn(thread, move || drop((forward_output(error, &heard, is_silent), end)));
-        match listener {
-            Ok(listener) => {
-                let (name, listener) = (name.to_string(), Some(listener));
-                Ok(GridProcess { child, name, is_silent, output: said, ended, listener })
-            }
-            Err(error) => {
-                // Nobody would read its output, which would block it. It may have exited already.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(Error::Connect(format!("{name} of the local grid: {error}")))
-            }
-        }
-    }
-
-    /// Waits for the listener of a process that has exited, until the deadline at the latest.
-    fn join(&mut self, deadline: Instant) {
-        let has_heard_all = !matches!(
-            self.ended.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-            Err(RecvTimeoutError::Timeout)
-        );
-        if has_heard_all && let Some(listener) = self.listener.take() {
-            // A panic was reported on its own thread.
-            let _ = listener.join();
-        }
-    }
-
-    /// Returns the line that the process prints when it is ready.
-    fn ready_line(&mut self) -> Result<String, Error> {
-        let stdout = self.child.stdout.as_mut().expect("its output is piped");
-        let mut line = String::new();
-        let length = BufReader::new(stdout).read_line(&mut line);
-        if !matches!(length, Ok(0)) {
-            let said = self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if !self.is_silent {
-                write_error(said.unwrap_or_default().as_bytes());
-            }
-        }
-        let name = &self.name;
-        match length {
-            Ok(length) if length > 0 => Ok(line),
-            Ok(_) => {
-                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                // Its last output may still be in the pipe; a process that it left behind may keep the pipe open forever.
-                let _ = self.ended.recv_timeout(STOP_PATIENCE);
-                let said = self.output.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
-                let said = said.trim().trim_start_matches("gridloom: ");
-                let why = if said.is_empty() { &status } else { said };
-                Err(Error::Connect(format!("{name} of the local grid did not start: {why}")))
-            }
-            Err(error) => Err(Error::Connect(format!("{name} of the local grid: {error}"))),
-        }
-    }
-}
-
-/// Forwards a process's standard error line by line; while the process starts, keeps it instead. A line that exceeds
-/// the limit is forwarded in pieces.
-fn forward_output(error: impl Read, said: &Mutex<Option<String>>, is_silent: bool) {
-    let mut lines = BufReader::new(error);
-    let mut line = Vec::new();
-    while lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-        match &mut *said.lock().unwrap_or_else(PoisonError::into_inner) {
-            None if is_silent => {}
-            None => write_error(&line),
-            Some(said) => {
-                said.push_str(&String::from_utf8_lossy(&line));
-                while said.len() > OUTPUT_BYTES_MAX {
-                    let first = said.find('\n').map_or(said.len(), |end| end + 1);
-                    said.drain(..first);
-                }
-            }
-        }
-        line.clear();
-    }
-}
-
-/// Writes to standard error. Failures are ignored: there is nowhere to report them.
-fn write_error(bytes: &[u8]) {
-    let _ = std::io::stderr().write_all(bytes);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,6 +333,13 @@ mod tests {
         assert!(wrong(256, 5).contains("at most 1024"));
         assert!(wrong(4, 0).contains("at least 1"));
         assert!(wrong(usize::MAX, u32::MAX).contains("at most 256"));
+    }
+
+    #[test]
+    fn the_summary_names_servers_slots_and_what_limits_the_processors() {
+        let processors = Processors { machine: 8, affinity: 4, quota: Some(3.5) };
+        let why = "4 cores by affinity, 8 on the machine, quota 3.5";
+        assert_eq!(LocalConfig::default().summary(&processors), format!("4 servers of 1 slot: {why}"));
     }
 
     #[test]

@@ -16,6 +16,11 @@ pub(crate) fn warn(text: &str) {
     }
 }
 
+/// Logs for a program that has set a subscriber; others do not see it.
+pub(crate) fn info(text: &str) {
+    tracing::info!(target: "gridloom.session", "{text}");
+}
+
 pub(crate) fn error(text: &str) {
     match has_subscriber() {
         true => tracing::error!(target: "gridloom.session", "{text}"),

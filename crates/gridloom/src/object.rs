@@ -144,8 +144,12 @@ impl std::fmt::Debug for Object {
 /// [`Error::UnknownClass`] if no server offers it; the message lists similar names.
 pub(crate) fn class_named(session: &Session, name: &str) -> Result<String, Error> {
     let functions = session.functions();
-    let mut classes: Vec<&str> =
-        functions.iter().filter_map(|signature| class_of(&signature.name)).map(|(class, _)| class).collect();
+    let mut classes: Vec<&str> = functions
+        .iter()
+        .filter_map(|signature| class_of(&signature.name))
+        .filter(|(_, method)| *method == INITIALIZE)
+        .map(|(class, _)| class)
+        .collect();
     classes.dedup();
     let mut short = classes.iter().filter(|class| class.rsplit('/').next() == Some(name));
     let found = classes.iter().find(|class| **class == name);

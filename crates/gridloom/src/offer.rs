@@ -3,13 +3,16 @@
 mod builtin;
 mod compile;
 
+use gridloom_base::EscapedBytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use gridloom_idl::{Body, Definition};
+use gridloom_net::children;
 use gridloom_net::identity::SECRET_VARIABLE;
+use gridloom_net::jobs::Interpreter;
 
 use crate::Error;
 pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
@@ -26,8 +29,10 @@ pub struct Offer {
     pub libraries: Vec<PathBuf>,
     /// Python modules.
     pub modules: Vec<PathBuf>,
-    /// Warnings of compilers about inline bodies.
+    /// Warnings of compilers about inline bodies, and about slow libraries.
     pub warnings: Vec<String>,
+    /// Libraries that were chosen for built-in descriptions.
+    pub notes: Vec<String>,
     /// By function: the file that defines it, or the name of its built-in description.
     pub(crate) defined_in: BTreeMap<String, String>,
 }
@@ -49,7 +54,12 @@ pub enum InlineBodies {
 ///
 /// # Errors
 /// If a file cannot be read, or does not parse or compile (with file, line and column), or if names clash.
-pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: InlineBodies) -> Result<Offer, Error> {
+pub fn load_offer(
+    files: &[PathBuf],
+    python: &Interpreter,
+    named: &[PathBuf],
+    bodies: InlineBodies,
+) -> Result<Offer, Error> {
     let mut offer = Offer::default();
     let mut seen = BTreeSet::new();
     let is_new = |file: &&PathBuf| seen.insert(file.canonicalize().unwrap_or_else(|_| file.to_path_buf()));
@@ -77,7 +87,8 @@ pub fn load_offer(files: &[PathBuf], python: &Path, named: &[PathBuf], bodies: I
     if !offer.modules.is_empty() {
         for definition in describe(&offer.modules, python, bodies)? {
             let Body::Python { module, .. } = &definition.body else { continue };
-            offer.define(&module.clone(), [definition])?;
+            let file = EscapedBytes::of(module).to_string();
+            offer.define(&file, [definition])?;
         }
     }
     Ok(offer)
@@ -98,6 +109,7 @@ impl Offer {
         self.define(&word, found.definitions)?;
         self.add_libraries(found.libraries);
         self.warnings.extend(found.warnings);
+        self.notes.extend(found.notes);
         Ok(())
     }
 
@@ -171,17 +183,14 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
     offer.define(&file.display().to_string(), parsed.definitions.into_iter().chain(methods))
 }
 
-fn describe(modules: &[PathBuf], python: &Path, bodies: InlineBodies) -> Result<Vec<Definition>, Error> {
-    let output = Command::new(python)
-        .env_remove(SECRET_VARIABLE)
-        .args(["-m", "gridloom.describe"])
-        .args((bodies == InlineBodies::Unused).then_some("--undeclared"))
-        .args(modules)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| {
-            Error::Input(format!("cannot run {}: {error}; name an interpreter with --python", python.display()))
-        })?;
+fn describe(modules: &[PathBuf], python: &Interpreter, bodies: InlineBodies) -> Result<Vec<Definition>, Error> {
+    let mut command = python.command("gridloom.describe");
+    command.env_remove(SECRET_VARIABLE);
+    command.args((bodies == InlineBodies::Unused).then_some("--undeclared")).args(modules);
+    let output = children::output(command.stderr(Stdio::inherit())).map_err(|error| {
+        let program = python.program.display();
+        Error::Input(format!("cannot run {program}: {error}; name an interpreter with --python"))
+    })?;
     if !output.status.success() {
         let names: Vec<String> = modules.iter().map(|module| module.display().to_string()).collect();
         return Err(Error::Input(format!("cannot offer the functions of {} (see above)", names.join(", "))));

@@ -28,6 +28,7 @@ use gridloom_base::{DatumId, GroupId, Meta, NodeId};
 use gridloom_core::graph::CallOptions;
 use gridloom_core::node::{Command, Event};
 use gridloom_idl::Signature;
+use gridloom_net::descriptors::describe;
 use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
 use gridloom_net::worker::nested;
@@ -179,10 +180,7 @@ impl Session {
 
     /// Allocates memory for a value, which servers on this machine can map.
     pub(crate) fn allocate(&self, size_bytes: u64) -> Result<SegmentMut, Error> {
-        self.0
-            .backend
-            .allocate(size_bytes)
-            .map_err(|e| Error::Usage(format!("cannot allocate {size_bytes} bytes: {e}")))
+        self.0.backend.allocate(size_bytes).map_err(|error| Error::NoMemory { size_bytes, why: describe(&error) })
     }
 
     pub(crate) fn put(&self, datum: DatumId, value: &Value) {

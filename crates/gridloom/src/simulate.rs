@@ -23,6 +23,6 @@ pub use deployment::{ArgumentCheck, Deployment};
 pub(crate) use deployment::{spec, unknown_function};
 pub use report::SimulationReport;
 pub(crate) use roles::check_route;
-pub use roles::{GRID_ROLES, Roles, ServerRole};
+pub use roles::{GRID_ROLES, Roles, ServerRole, ignored_text};
 pub(crate) use shared::SharedSimGrid;
 pub(crate) use start::{check_functions, schedule_faults, start_grid, start_simulation};

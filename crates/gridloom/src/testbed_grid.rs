@@ -18,6 +18,7 @@ pub struct TestbedGridConfig {
     /// Number of servers.
     pub servers: usize,
     /// Files that describe the servers' functions, as absolute paths.
+    #[serde(with = "gridloom_base::path_bytes::list")]
     pub functions: Vec<PathBuf>,
 }
 

@@ -1,24 +1,105 @@
-//! Text files that people write.
+//! Text files that people write, on any system and with any editor.
+//!
+//! A file is UTF-8, or UTF-16 with a byte order mark, or XML that declares ISO-8859-1 or US-ASCII. A byte order mark is
+//! dropped. Lines may end with CR LF or CR; the text has LF.
+//!
+//! **Invariant:** only regular files of bounded size are read, so that no name of a device or a pipe blocks a program.
 
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 use crate::Error;
 
+/// Largest file: the plan of the largest group takes a fifth.
+const BYTES_MAX: u64 = 512 << 20;
+/// Bytes at the beginning of an XML file within which its encoding is declared.
+const DECLARATION_BYTES: usize = 200;
+
 /// Reads a text file.
 ///
 /// # Errors
-/// If the file cannot be read, or is not UTF-8; the message has the line and column of the first wrong byte.
+/// If the file cannot be read, is no regular file or too large, or is not text; the message has the line and column of
+/// the first wrong byte.
 pub fn read_text(file: &Path) -> Result<String, Error> {
-    let name = file.display();
-    let bytes = std::fs::read(file).map_err(|error| Error::Input(format!("{name}: {error}")))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-        let byte = error.as_bytes()[at];
-        Error::Input(format!("{name}:{line}:{column}: the byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"))
+    let wrong = |why: String| Error::Input(format!("{}{why}", file.display()));
+    let failed = |error: std::io::Error| wrong(format!(": {error}"));
+    // Opening a pipe would block.
+    let kind = fs::metadata(file).map_err(failed)?;
+    if kind.is_dir() {
+        return Err(wrong(": it is a folder; name a file in it".into()));
+    }
+    if !kind.is_file() {
+        return Err(wrong(": it is a device, pipe or socket; name a regular file".into()));
+    }
+    let mut bytes = Vec::new();
+    File::open(file).and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(wrong(format!(": the file has more than {} MiB, which is the limit", BYTES_MAX >> 20)));
+    }
+    decode(bytes).map_err(wrong)
+}
+
+/// Returns the text of a file's bytes.
+fn decode(bytes: Vec<u8>) -> Result<String, String> {
+    let text = match bytes[..] {
+        [0xef, 0xbb, 0xbf, ..] => utf8(&bytes[3..])?.into_owned(),
+        [0xff, 0xfe, ..] => utf16(&bytes[2..], u16::from_le_bytes)?,
+        [0xfe, 0xff, ..] => utf16(&bytes[2..], u16::from_be_bytes)?,
+        _ => match declared_encoding(&bytes).as_deref() {
+            Some("iso-8859-1" | "latin1") => bytes.iter().map(|byte| char::from(*byte)).collect(),
+            None | Some("utf-8" | "utf8" | "us-ascii" | "ascii") => match String::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(error) => utf8(error.as_bytes())?.into_owned(),
+            },
+            Some(other) => {
+                return Err(format!(": the encoding '{other}' is unknown; save the file as UTF-8"));
+            }
+        },
+    };
+    Ok(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
+}
+
+fn utf8(bytes: &[u8]) -> Result<Cow<'_, str>, String> {
+    std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
+        let at = error.valid_up_to();
+        let place = place_at_end(&String::from_utf8_lossy(&bytes[..at]));
+        format!("{place}: the byte 0x{:02x} is not UTF-8; save the file as UTF-8", bytes[at])
     })
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, String> {
+    let units = bytes.chunks(2).map(|pair| unit([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    let mut text = String::with_capacity(bytes.len() / 2);
+    for letter in char::decode_utf16(units) {
+        match letter {
+            Ok(letter) => text.push(letter),
+            Err(_) => {
+                let place = place_at_end(&text);
+                return Err(format!("{place}: the file begins as UTF-16, but is not; save the file as UTF-8"));
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Returns `:LINE:COLUMN` of the end of a text, from 1.
+fn place_at_end(before: &str) -> String {
+    let before = before.replace("\r\n", "\n").replace('\r', "\n");
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    format!(":{line}:{column}")
+}
+
+/// Returns the encoding that an XML declaration names, in lower case.
+fn declared_encoding(bytes: &[u8]) -> Option<String> {
+    let begin = bytes.strip_prefix(b"<?xml")?;
+    let text = String::from_utf8_lossy(&begin[..begin.len().min(DECLARATION_BYTES)]).into_owned();
+    let declaration = text.split_once("?>")?.0;
+    let value = declaration.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();
+    let quote = value.chars().next().filter(|letter| matches!(letter, '"' | '\''))?;
+    value[1..].split_once(quote).map(|(name, _)| name.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -35,5 +116,43 @@ mod tests {
         assert!(error.ends_with(":2:3: the byte 0xff is not UTF-8; save the file as UTF-8"), "{error}");
         std::fs::remove_file(&file).unwrap();
         assert!(read_text(&file).unwrap_err().to_string().contains("No such file"));
+    }
+
+    #[test]
+    fn every_editor_writes_the_same_text() {
+        let text = "<?xml version='1.0'?>\n<a b='\u{e9}\u{fc}'/>\n";
+        let units: Vec<u16> = format!("\u{feff}{text}").encode_utf16().collect();
+        let latin = text.replace("?>", " encoding=\"ISO-8859-1\"?>");
+        let latin_bytes = latin.chars().map(|letter| letter as u8).collect();
+        let files = [
+            text.as_bytes().to_vec(),
+            format!("\u{feff}{text}").into_bytes(),
+            text.replace('\n', "\r\n").into_bytes(),
+            text.replace('\n', "\r").into_bytes(),
+            units.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
+            units.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
+        ];
+        for bytes in files {
+            assert_eq!(decode(bytes).unwrap(), text);
+        }
+        assert_eq!(decode(latin_bytes).unwrap(), latin);
+    }
+
+    #[test]
+    fn wrong_encodings_are_named() {
+        let wrong = |bytes: &[u8]| decode(bytes.to_vec()).unwrap_err();
+        assert!(
+            wrong(b"<?xml version='1.0' encoding='KOI8-R'?>").contains("'koi8-r' is unknown; save the file as UTF-8")
+        );
+        assert!(wrong(b"\xff\xfea\0\r\0\n\0\0\xdc").starts_with(":2:1: the file begins as UTF-16"));
+        assert!(wrong(b"a\rb\xff").starts_with(":2:2: the byte 0xff"));
+    }
+
+    #[test]
+    fn devices_and_folders_are_refused() {
+        for (file, why) in [("/dev/zero", "name a regular file"), ("/tmp", "it is a folder")] {
+            let error = read_text(Path::new(file)).unwrap_err().to_string();
+            assert!(error.starts_with(file) && error.contains(why), "{error}");
+        }
     }
 }

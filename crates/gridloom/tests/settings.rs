@@ -5,11 +5,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use std::ffi::OsString;
+
 use gridloom::process::{Level, Main, Process, StackKind, log_accepts, read_settings, simulate};
 use gridloom::{Error, SimulateConfig};
 
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(String::from).collect()
+fn words(text: &str) -> Vec<OsString> {
+    text.split(' ').map(OsString::from).collect()
 }
 
 fn one(me: Process) -> Result<(), Error> {

@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
 
     for (int done = 0; done < v.steps;) {
         int last = done + size < v.steps ? done + size : v.steps;
-        double began = hydropad_clock();
+        double began = grpc_now_np();
         grpc_map("auto") {
             for (int k = done + 1; k <= last; k++) {
                 moment now = moment_of(&v, k);
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
             }
         }
         MUST(grpc_map_error_np());
-        size = next_size(size, (hydropad_clock() - began) / (last - done), &step_s);
+        size = next_size(size, (grpc_now_np() - began) / (last - done), &step_s);
         done = last;
     }
     return hydropad_end("adaptive", &v, &f);

@@ -3,18 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 void hydropad_must(grpc_error_t error, const char *what) {
     if (error == GRPC_NO_ERROR) return;
     grpc_perror_np(what);
     exit(1);
-}
-
-double hydropad_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static int option(int argc, char **argv, int at, int otherwise) {

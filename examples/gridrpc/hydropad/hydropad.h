@@ -22,7 +22,4 @@ int hydropad_end(const char *program, universe *v, functions *f);
 void hydropad_must(grpc_error_t error, const char *what);
 #define MUST(call) hydropad_must((call), #call)
 
-/* Seconds, from an arbitrary start. */
-double hydropad_clock(void);
-
 #endif

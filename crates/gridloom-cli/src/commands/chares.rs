@@ -1,10 +1,11 @@
 //! `gridloom chares`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use gridloom::chares::{
     Balancer, CheckpointFolder, CheckpointOptions, ELEMENT_FUNCTION, ElementPlacement, FilterSpec, InMemory, Restart,
 };
@@ -22,7 +23,7 @@ use serde_json::json;
 use super::deploy::{command_of, deployed, loopback_address};
 use super::simulate::seconds;
 use super::site_options::{SitesOptions, filter};
-use super::{OwnFolder, print_text};
+use super::{OwnFolder, absolute, print_text};
 
 mod advise;
 mod changes;
@@ -106,7 +107,7 @@ pub struct Run {
     json: bool,
     /// The program and its arguments
     #[arg(last = true, required = true)]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 /// Print the deployment file of a program of chares on a platform.
@@ -209,7 +210,7 @@ fn start(options: &Run) -> Result<ExitCode> {
     check_number(number)?;
     ensure!((1..=number).contains(&ppn), "--ppn {ppn}: from 1 to the number of elements, {number}");
     let telling = if options.json { OutputFormat::Json } else { OutputFormat::Text };
-    let folder = |path: &Option<PathBuf>| path.as_deref().map(text_of).transpose();
+    let folder = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
     let is_in_memory = options.checkpoint.as_deref() == Some(Path::new("memory"));
     ensure!(!is_in_memory || number > 1, "--checkpoint memory: an element needs another one, so -n 2 or more");
     ensure!(
@@ -272,12 +273,6 @@ fn run_number() -> Result<u64> {
 /// Exit statuses of a run that was ended by SIGHUP, SIGINT or SIGTERM.
 const INTERRUPTS: [u8; 3] = [129, 130, 143];
 
-/// Returns the absolute path of a folder, for elements with other working directories.
-fn text_of(folder: &Path) -> Result<String> {
-    let path = std::path::absolute(folder)?;
-    path.to_str().map(str::to_string).with_context(|| format!("{}: the path is not UTF-8", folder.display()))
-}
-
 /// The processing elements of a run on this machine.
 pub struct Elements {
     pub number: usize,
@@ -293,7 +288,7 @@ pub struct Elements {
 }
 
 /// Runs the program once for each element, in a temporary folder of that name. Returns the exit status.
-pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Result<u8> {
+pub fn run_elements(name: &str, program: &[OsString], elements: &Elements) -> Result<u8> {
     let folder = OwnFolder::new(name)?;
     let deployed = checked(program, elements, &folder)?;
     Ok(fleet::run_within(&deployed, &elements.limits(), |launch| Ok(command_of(launch)), |_, _| {})?)
@@ -301,7 +296,7 @@ pub fn run_elements(name: &str, program: &[String], elements: &Elements) -> Resu
 
 /// Like [`run_elements`], but the number of elements may change during the run.
 fn run_changing(
-    program: &[String],
+    program: &[OsString],
     elements: &Elements,
     folder: &OwnFolder,
     course: &mut ElementChanges<'_>,
@@ -324,7 +319,7 @@ impl Elements {
 }
 
 /// Returns the processes of a run, or an error if the machine cannot run this many.
-fn checked(program: &[String], elements: &Elements, folder: &OwnFolder) -> Result<Vec<Deployed>> {
+fn checked(program: &[OsString], elements: &Elements, folder: &OwnFolder) -> Result<Vec<Deployed>> {
     let Elements { number, sites, binds, .. } = *elements;
     ensure!(
         (1..=PROCESSING_ELEMENTS_MAX).contains(&number),
@@ -341,7 +336,7 @@ fn checked(program: &[String], elements: &Elements, folder: &OwnFolder) -> Resul
 
 /// Returns the processes of `number` elements. `folder` is for the files by which processes report that they have read
 /// which element they are.
-fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &Path) -> Result<Vec<Deployed>> {
+fn deployed_of(elements: &Elements, number: usize, program: &[OsString], folder: &Path) -> Result<Vec<Deployed>> {
     let Elements { ppn, binds, .. } = *elements;
     let named =
         hosts_of(elements, number).into_iter().enumerate().map(|(element, (_, site))| (element.to_string(), site));
@@ -351,7 +346,7 @@ fn deployed_of(elements: &Elements, number: usize, program: &[String], folder: &
     let processors = if binds { processors()? } else { Vec::new() };
     for (process, processors) in deployed.iter_mut().zip(processors.chunks(ppn)) {
         let processors: Vec<String> = processors.iter().map(usize::to_string).collect();
-        process.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processors.join(",")));
+        process.launch.environment.push((PROCESSOR_VARIABLE.to_string(), processors.join(",").into()));
     }
     Ok(deployed)
 }

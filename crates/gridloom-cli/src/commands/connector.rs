@@ -1,11 +1,10 @@
 //! `gridloom connector`.
 
-use std::fs::{File, Permissions, set_permissions};
+use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{FlockOperation, flock};
 
 use super::serve::{self, ServerOptions};
 use super::{OwnFolder, hide_memory};
@@ -46,19 +45,18 @@ pub struct Options {
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
     let folder = OwnFolder::new("connector")?;
-    // Workers that run as another user read it, too. The lock keeps systemd-tmpfiles from removing it as abandoned.
+    // Workers that run as another user read it, too.
     set_permissions(&folder.0, Permissions::from_mode(0o755))?;
-    let open = File::open(&folder.0)?;
-    flock(&open, FlockOperation::NonBlockingLockShared)?;
     let python = options.server.python();
-    let mut finds = Command::new(python);
-    finds.args(["-m", "gridloom.connector", "--protocol", &options.protocol, "--endpoint", &options.endpoint]);
+    let mut finds = python.command("gridloom.connector");
+    finds.args(["--protocol", &options.protocol, "--endpoint", &options.endpoint]);
     finds.args(["--module", &options.module, "--answer-within", &options.answer_within.to_string(), "--folder"]);
     finds.arg(&folder.0);
     finds.args(options.only.iter().map(|model| format!("--model={model}")));
     finds.args(options.shapes.iter().map(|shape| format!("--shape={shape}")));
-    let found =
-        finds.output().with_context(|| format!("cannot run '{}'; name a Python with --python", python.display()))?;
+    let found = finds
+        .output()
+        .with_context(|| format!("cannot run '{}'; name a Python with --python", python.program.display()))?;
     let said = String::from_utf8_lossy(&found.stderr);
     match (found.status.success(), said.trim()) {
         (true, "") => {}

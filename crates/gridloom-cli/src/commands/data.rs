@@ -70,7 +70,7 @@ fn list(options: &Options) -> Result<ExitCode> {
     print_line(&match (count, prefix) {
         (0, "") => "no shared data".to_string(),
         (0, prefix) => {
-            format!("no shared data with a name that begins with '{}'{}", Escaped(prefix), similar_names(&grid, prefix))
+            format!("no shared data with a name that begins with '{}'{}", prefix, similar_names(&grid, prefix))
         }
         _ => format!("{}, {}", counted(count, "name"), scaled(bytes, "B")),
     })?;
@@ -80,7 +80,7 @@ fn list(options: &Options) -> Result<ExitCode> {
 /// Returns existing names similar to a prefix that matches none.
 fn similar_names(grid: &Grid, prefix: &str) -> String {
     match grid.shared().explain(prefix) {
-        Err(Error::Name(NameError::Unknown { near, .. })) => Escaped(&did_you_mean(&near)).to_string(),
+        Err(Error::Name(NameError::Unknown { near, .. })) => did_you_mean(&near),
         // Any other failure is no reason for an error: there is nothing to list.
         _ => String::new(),
     }

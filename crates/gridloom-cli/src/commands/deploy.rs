@@ -1,6 +1,7 @@
 //! `gridloom deploy`.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -47,7 +48,7 @@ pub struct Options {
     json: bool,
     /// The program and its arguments, for processes whose entry in the file names none
     #[arg(last = true)]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -79,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let limits = Limits {
         until_s: options.until,
         grace_s: (!options.keep_going).then_some(options.grace),
-        first: file.map(|file| (CHECK_VARIABLE.to_string(), file.display().to_string())),
+        first: file.map(|file| (CHECK_VARIABLE.to_string(), file.into_os_string())),
         shows_running: true,
         format: if options.json { OutputFormat::Json } else { OutputFormat::Text },
     };
@@ -100,7 +101,7 @@ pub fn command_of(launch: &Launch) -> Command {
 pub fn deployed(
     processes: &[Process],
     threads: usize,
-    program: &[String],
+    program: &[OsString],
     addresses: &Addresses,
     folder: &Path,
     number: impl Fn(&str) -> usize,
@@ -119,10 +120,11 @@ pub fn deployed(
         let config = serde_json::to_string(&config).expect("names and addresses");
         let ready = folder.join(format!("ready-{index}"));
         let environment = vec![
-            (DEPLOY_VARIABLE.to_string(), config),
-            (READY_FILE_VARIABLE.to_string(), ready.to_string_lossy().into_owned()),
+            (DEPLOY_VARIABLE.to_string(), config.into()),
+            (READY_FILE_VARIABLE.to_string(), ready.clone().into_os_string()),
         ];
-        let command = if process.program.is_empty() { program } else { &process.program }.to_vec();
+        let own: Vec<OsString> = process.program.iter().map(OsString::from).collect();
+        let command = if own.is_empty() { program.to_vec() } else { own };
         let launch = Launch { host: host_number, label, command, computes: false, environment };
         Deployed { launch, start_s: process.start_time.unwrap_or(0.0), kill_s: process.kill_time, ready_file: ready }
     };

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom_base::EscapedLine;
 use gridloom_idl::method::{is_automatic, is_listed};
-use gridloom_idl::{Signature, class_of};
+use gridloom_idl::{Signature, method_of};
 use serde_json::json;
 
 use super::{GridOption, print_json, print_line};
@@ -26,13 +27,17 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
+    let all = grid.functions();
     let functions: Vec<Signature> = match options.names.is_empty() {
-        true => grid.functions().iter().filter(|signature| is_listed(&signature.name)).cloned().collect(),
+        true => all.iter().filter(|signature| is_listed(&signature.name)).cloned().collect(),
         false => {
             let found: Result<Vec<_>, _> = options.names.iter().map(|name| grid.function(name)).collect();
             found?.iter().map(|function| function.signature().clone()).collect()
         }
     };
+    let is_offered = |name: &str| all.iter().any(|signature| signature.name == name);
+    let method =
+        |signature: &'_ Signature| method_of(&signature.name, is_offered).map(|(_, method)| method.to_string());
     let servers = grid.servers();
     let offered_by = |name: &str| -> Vec<&str> {
         servers.servers.iter().filter(|s| s.functions.contains_key(name)).map(|s| s.name.as_str()).collect()
@@ -43,7 +48,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 "name": signature.name,
                 "signature": signature.to_string(),
                 "about": signature.about,
-                "c": signature.c_prototype().ok(),
+                "c": signature.c_prototype(method(signature).as_deref()).ok(),
                 "servers": offered_by(&signature.name),
             })
         });
@@ -53,14 +58,17 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if functions.is_empty() {
         print_line("no functions are offered; start a server with 'gridloom serve'")?;
     }
-    let is_run = |name: &str| class_of(name).is_some_and(|(_, method)| is_automatic(method));
-    for signature in functions.iter().filter(|signature| !is_run(&signature.name)) {
+    for signature in functions.iter().filter(|signature| !method(signature).is_some_and(|method| is_automatic(&method)))
+    {
         print_line(&signature.to_string())?;
         if !options.names.is_empty() {
-            print_line(&format!("    {}", signature.c_prototype().unwrap_or_else(|why| why)))?;
+            print_line(&format!(
+                "    {}",
+                signature.c_prototype(method(signature).as_deref()).unwrap_or_else(|why| why)
+            ))?;
         }
         if !signature.about.is_empty() {
-            print_line(&format!("    {}", signature.about))?;
+            print_line(&format!("    {}", EscapedLine(&signature.about)))?;
         }
         print_line(&format!("    on {}", offered_by(&signature.name).join(", ")))?;
     }

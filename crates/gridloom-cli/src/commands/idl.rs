@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use gridloom::{builtin_definitions, builtin_names, compile_interface};
-use gridloom_idl::{Class, IdlError, IdlFile, Signature};
+use gridloom_idl::method::is_automatic;
+use gridloom_idl::{Class, IdlError, IdlFile, Signature, class_of};
 use serde_json::{Value, json};
 
 use super::{count, print_json, print_line, read_text};
@@ -129,29 +130,30 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
 }
 
 fn show(parsed: &IdlFile, with_c: bool) -> Result<()> {
-    let show = |signature: &Signature, indent: &str| -> Result<()> {
+    let show = |signature: &Signature, method: Option<&str>| -> Result<()> {
+        let indent = if method.is_some() { "  " } else { "" };
         print_line(&format!("{indent}{signature}"))?;
         match with_c {
-            true => print_line(&format!("{indent}    {}", signature.c_prototype().unwrap_or_else(|why| why))),
+            true => print_line(&format!("{indent}    {}", signature.c_prototype(method).unwrap_or_else(|why| why))),
             false => Ok(()),
         }
     };
-    parsed.definitions.iter().try_for_each(|definition| show(&definition.signature, ""))?;
+    parsed.definitions.iter().try_for_each(|definition| show(&definition.signature, None))?;
     for class in &parsed.classes {
         print_line(&format!("class {}", class.name))?;
-        methods(class).try_for_each(|method| show(method, "  "))?;
+        methods(class).try_for_each(|(method, signature)| show(signature, Some(method)))?;
     }
     Ok(())
 }
 
 fn shown(parsed: &IdlFile) -> Value {
-    let functions = |signatures: &mut dyn Iterator<Item = &Signature>| -> Vec<Value> {
-        let shown = signatures.map(|signature| {
+    let functions = |signatures: &mut dyn Iterator<Item = (Option<&str>, &Signature)>| -> Vec<Value> {
+        let shown = signatures.map(|(method, signature)| {
             json!({
                 "name": signature.name,
                 "signature": signature.to_string(),
                 "about": signature.about,
-                "c": signature.c_prototype().ok(),
+                "c": signature.c_prototype(method).ok(),
             })
         });
         shown.collect()
@@ -159,15 +161,20 @@ fn shown(parsed: &IdlFile) -> Value {
     let classes: Vec<Value> = parsed
         .classes
         .iter()
-        .map(|class| json!({ "name": class.name, "about": class.about, "methods": functions(&mut methods(class)) }))
+        .map(|class| {
+            let methods = functions(&mut methods(class).map(|(method, signature)| (Some(method), signature)));
+            json!({ "name": class.name, "about": class.about, "methods": methods })
+        })
         .collect();
-    let own = functions(&mut parsed.definitions.iter().map(|definition| &definition.signature));
+    let own = functions(&mut parsed.definitions.iter().map(|definition| (None, &definition.signature)));
     json!({ "functions": own, "classes": classes })
 }
 
-/// Returns the methods that clients call.
-fn methods(class: &Class) -> impl Iterator<Item = &Signature> {
-    class.methods.iter().map(|method| &method.signature).filter(|signature| !is_run(&signature.name))
+/// Returns the methods that clients call, with their names without the class.
+fn methods(class: &Class) -> impl Iterator<Item = (&str, &Signature)> {
+    let signatures = class.methods.iter().map(|method| &method.signature);
+    let named = signatures.filter_map(|signature| Some((class_of(&signature.name)?.1, signature)));
+    named.filter(|(method, _)| !is_automatic(method))
 }
 
 /// Returns a summary such as `3 functions, 2 of them compiled, 1 class`.
@@ -182,9 +189,4 @@ fn counted(parsed: &IdlFile) -> String {
         classes => counted.push_str(&format!(", {classes} classes")),
     }
     counted
-}
-
-/// True if the server runs the method itself, so that no client can call it.
-fn is_run(name: &str) -> bool {
-    gridloom_idl::class_of(name).is_some_and(|(_, method)| gridloom_idl::method::is_automatic(method))
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Result, bail};
 use gridloom::{Error, Grid};
+use gridloom_base::escaped::escaped_json;
 use gridloom_base::near::near_names;
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{EscapedLine, NodeId, TaskId};
 use gridloom_core::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use serde_json::json;
 
@@ -219,7 +220,7 @@ fn json_of(LineFromServer { server, line }: &LineFromServer) -> String {
         "stream": if line.is_error { "stderr" } else { "stdout" },
         "text": line.text,
     });
-    format!("{value}\n")
+    format!("{}\n", escaped_json(&value.to_string()))
 }
 
 fn date(line: &OutputLine) -> SystemTime {
@@ -231,16 +232,8 @@ fn date(line: &OutputLine) -> SystemTime {
 fn text_of(LineFromServer { server, line }: &LineFromServer) -> String {
     let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
     let function = short_name(&line.function);
-    let mut text = format!("{time} [{function}@{server} {call}] ");
-    for character in line.text.chars() {
-        match character {
-            '\t' => text.push('\t'),
-            control if control.is_control() => text.extend(control.escape_default()),
-            shown => text.push(shown),
-        }
-    }
-    text.push('\n');
-    text
+    let (server, text) = (EscapedLine(server), EscapedLine(&line.text));
+    format!("{time} [{}@{server} {call}] {text}\n", EscapedLine(function))
 }
 
 #[cfg(test)]

@@ -36,20 +36,25 @@ pub mod units;
 pub mod up;
 pub mod worker;
 
+use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gridloom::Grid;
+use gridloom_base::Escaped;
+use gridloom_base::escaped::escaped_json;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::{DRAINED, Event};
 use gridloom_net::driver::NetNode;
 use gridloom_net::transport::emulated_sites::{SITE_VARIABLE, Site};
 use gridloom_platform::units as quantities;
+use rustix::fs::{FlockOperation, flock};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::site_options::SiteOptions;
@@ -215,20 +220,27 @@ pub fn hide_memory() -> Result<()> {
 
 /// Prints one line of JSON on standard output, and flushes it.
 pub fn print_json(value: &serde_json::Value) -> Result<()> {
-    print_line(&value.to_string())
+    write_output(&format!("{}\n", escaped_json(&value.to_string())))
 }
 
-/// Prints whole lines on standard output.
+/// Prints whole lines on standard output. Control characters are escaped: parts of the text may be from a peer or a file.
 pub fn print_text(text: &str) -> Result<()> {
+    write_output(&Escaped(text).to_string())
+}
+
+/// Prints one line on standard output, and flushes it. Control characters are escaped, as by [`print_text`].
+pub fn print_line(line: &str) -> Result<()> {
+    write_output(&format!("{}\n", Escaped(line)))
+}
+
+/// Clears the terminal.
+pub fn clear_terminal() -> Result<()> {
+    write_output("\x1b[2J\x1b[H")
+}
+
+fn write_output(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
-    out.flush().context("standard output")
-}
-
-/// Prints one line on standard output, and flushes it.
-pub fn print_line(line: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
     out.flush().context("standard output")
 }
 
@@ -324,20 +336,58 @@ pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A folder that only this user can write to; it is removed when dropped.
-pub struct OwnFolder(pub PathBuf);
+/// A folder that only this user can write to; it is removed when dropped. Those that killed commands have left are removed
+/// by the next command that needs one.
+pub struct OwnFolder(pub PathBuf, #[expect(dead_code, reason = "held: the kernel releases it with the process")] File);
+
+/// Time after which a folder without a lock is abandoned: its process has died, and not just created it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 impl OwnFolder {
     pub fn new(command: &str) -> Result<OwnFolder> {
+        let place = std::env::temp_dir();
+        remove_abandoned(&place, command);
         let name = format!("gridloom-{command}-{}", std::process::id());
         // A killed process with the same number may have left its folder.
-        for path in (0..).map(|more| std::env::temp_dir().join(format!("{name}{}", "x".repeat(more)))) {
+        for path in (0..).map(|more| place.join(format!("{name}{}", "x".repeat(more)))) {
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|()| OwnFolder(path.clone())).with_context(|| path.display().to_string()),
+                made => {
+                    let locked = || {
+                        made?;
+                        let lock = File::open(&path)?;
+                        // The lock also keeps systemd-tmpfiles from removing the folder as abandoned.
+                        flock(&lock, FlockOperation::NonBlockingLockShared)?;
+                        Ok::<File, std::io::Error>(lock)
+                    };
+                    return locked()
+                        .map(|lock| OwnFolder(path.clone(), lock))
+                        .with_context(|| path.display().to_string());
+                }
             }
         }
         unreachable!("names never run out before the length of a path, which is an error")
+    }
+}
+
+/// Removes folders of that command whose process was killed. Folders that cannot be removed are left to the next command.
+fn remove_abandoned(place: &Path, command: &str) {
+    let prefix = format!("gridloom-{command}-");
+    let own = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(&prefix)).map(|rest| rest.trim_end_matches('x'));
+        let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else { continue };
+        let Ok(found) = entry.metadata() else { continue };
+        let is_old = found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED_AFTER));
+        // A process in another container is not seen here, but its lock is.
+        if !found.is_dir() || found.uid() != own || !is_old || Path::new(&format!("/proc/{process}")).exists() {
+            continue;
+        }
+        let Ok(folder) = File::open(entry.path()) else { continue };
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -345,5 +395,50 @@ impl Drop for OwnFolder {
     fn drop(&mut self) {
         // The worst case is a folder left among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod folder_tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_a_killed_command_is_removed_and_no_other() {
+        let place = OwnFolder::new("sweeps").unwrap();
+        let folder = |name: &str, is_old: bool| {
+            let path = place.0.join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "content").unwrap();
+            let folder = File::open(&path).unwrap();
+            if is_old {
+                folder.set_modified(std::time::SystemTime::now() - 2 * ABANDONED_AFTER).unwrap();
+            }
+            folder
+        };
+        let gone = u32::MAX - 1;
+        let runs = std::process::id();
+        folder(&format!("gridloom-it-{gone}"), true);
+        folder(&format!("gridloom-it-{gone}xx"), true);
+        let held = folder(&format!("gridloom-it-{gone}x"), true);
+        flock(&held, FlockOperation::NonBlockingLockShared).unwrap();
+        folder(&format!("gridloom-it-{gone}xxx"), false);
+        folder(&format!("gridloom-it-{runs}"), true);
+        folder(&format!("gridloom-other-{gone}"), true);
+        folder("gridloom-it-own", true);
+        remove_abandoned(&place.0, "it");
+        let mut left: Vec<String> = std::fs::read_dir(&place.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut due = vec![
+            format!("gridloom-it-{gone}x"),
+            format!("gridloom-it-{gone}xxx"),
+            format!("gridloom-it-{runs}"),
+            format!("gridloom-other-{gone}"),
+            "gridloom-it-own".to_string(),
+        ];
+        due.sort();
+        assert_eq!(left, due);
     }
 }

@@ -1,5 +1,6 @@
 //! `gridloom mpirun`.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -52,21 +53,21 @@ pub struct Options {
     python: PathBuf,
     /// The program and its arguments; an interpreter may precede it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     ensure!(options.number >= 1, "-n {}: at least one rank", options.number);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = gridloom_resources::processors();
     let elements = options.elements.unwrap_or(cores).min(options.number);
     let (python, words) = match &options.program[..] {
         [python, rest @ ..] if is_interpreter(python) => (python.clone(), rest),
-        words => (options.python.display().to_string(), words),
+        words => (options.python.clone().into_os_string(), words),
     };
-    ensure!(!words.is_empty(), "{python}: name the program after the interpreter");
+    ensure!(!words.is_empty(), "{}: name the program after the interpreter", python.display());
     let ranks = options.number.to_string();
     let mut command = vec![python];
-    command.extend(["-m", "gridloom.mpi", "-n", &ranks, "--placement", &options.placement].map(String::from));
+    command.extend(["-m", "gridloom.mpi", "-n", &ranks, "--placement", &options.placement].map(OsString::from));
     command.extend(options.list_modules.then(|| "--list-modules".into()));
     command.extend_from_slice(words);
     let telling = match (options.json, options.label) {
@@ -87,7 +88,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// True for an interpreter such as python3 or /usr/bin/python.
-fn is_interpreter(word: &str) -> bool {
+fn is_interpreter(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with("python") && !name.ends_with(".py")
 }

@@ -1,13 +1,14 @@
 //! The functions and programs that the servers of a grid started by a command offer: the same options for `gridloom
 //! simulate` and `gridloom testbed`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use gridloom::BUILTIN_WORD;
 
 use super::absolute;
-use super::programs::{OfferedProgram, parse_program};
+use super::programs::{OfferedProgram, ProgramParser};
 
 #[derive(clap::Args)]
 pub struct OfferingOptions {
@@ -19,7 +20,7 @@ pub struct OfferingOptions {
     #[arg(long = "library", value_name = "FILE")]
     libraries: Vec<PathBuf>,
     /// A program of chares that all servers offer by a name, for 'gridloom chares run --agent': NAME=PATH; may be repeated
-    #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
+    #[arg(long = "program", value_name = "NAME=PATH", value_parser = ProgramParser)]
     programs: Vec<OfferedProgram>,
     /// Interpreter for Python modules [default: the program if it is Python, otherwise python3]
     #[arg(long)]
@@ -44,8 +45,8 @@ impl OfferingOptions {
     }
 
     /// Returns the given interpreter, else the program itself if it is one.
-    pub fn python(&self, program: &[String]) -> Option<PathBuf> {
-        let is_python = |word: &&String| {
+    pub fn python(&self, program: &[OsString]) -> Option<PathBuf> {
+        let is_python = |word: &&OsString| {
             Path::new(word).file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("python"))
         };
         self.python.clone().or_else(|| program.first().filter(is_python).map(PathBuf::from))

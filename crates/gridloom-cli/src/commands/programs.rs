@@ -1,10 +1,16 @@
 //! Programs that a server offers by name: `gridloom serve --program NAME=PATH`.
 
+use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use gridloom::Offer;
+use gridloom_base::NameKind;
 
 use super::absolute;
 
@@ -15,10 +21,28 @@ pub struct OfferedProgram {
     path: PathBuf,
 }
 
-pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
-    match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok(OfferedProgram { name: name.into(), path: path.into() })
+/// Parses the value of `--program`. The path need not be UTF-8.
+#[derive(Clone)]
+pub struct ProgramParser;
+
+impl TypedValueParser for ProgramParser {
+    type Value = OfferedProgram;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<OfferedProgram, clap::Error> {
+        parse_program(value).map_err(|why| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("--program '{}': {why}\n", value.display()))
+                .with_cmd(command)
+        })
+    }
+}
+
+fn parse_program(text: &OsStr) -> Result<OfferedProgram, String> {
+    let bytes = text.as_bytes();
+    let parts = bytes.iter().position(|byte| *byte == b'=').map(|at| (&bytes[..at], &bytes[at + 1..]));
+    match parts.map(|(name, path)| (std::str::from_utf8(name), path)) {
+        Some((Ok(name), path)) if !path.is_empty() => {
+            NameKind::Program.check(name).map_err(|error| error.to_string())?;
+            Ok(OfferedProgram { name: name.into(), path: OsStr::from_bytes(path).into() })
         }
         _ => Err("expected NAME=PATH: the name by which the program is run, and the program".into()),
     }
@@ -26,16 +50,18 @@ pub fn parse_program(text: &str) -> Result<OfferedProgram, String> {
 
 impl OfferedProgram {
     /// Returns the arguments for 'gridloom serve', with an absolute path.
-    pub fn serve_arguments(&self) -> Result<[String; 2]> {
+    pub fn serve_arguments(&self) -> Result<[OsString; 2]> {
         let path = absolute(&self.path)?;
-        Ok(["--program".into(), format!("{}={}", self.name, path.display())])
+        let mut named = OsString::from(format!("{}=", self.name));
+        named.push(path);
+        Ok(["--program".into(), named])
     }
 
     /// Returns the program's name, and the command that runs it. A file that ends in .py is run by that Python.
     ///
     /// # Errors
     /// If the program does not exist.
-    pub fn command(&self, python: &Path) -> Result<(String, Vec<String>)> {
+    pub fn command(&self, python: &Path) -> Result<(String, Vec<OsString>)> {
         let OfferedProgram { name, path } = self;
         let told = path.display();
         ensure!(path.is_file(), "--program {name}={told}: there is no such file");
@@ -46,9 +72,7 @@ impl OfferedProgram {
             bail!("--program {name}={told}: '{}' is not a program that can be started", program.display());
         }
         let words = if is_python { vec![program, path.as_path()] } else { vec![program] };
-        let command = words.into_iter().map(|word| word.to_str().map(str::to_string)).collect::<Option<Vec<_>>>();
-        let Some(command) = command else { bail!("--program {name}={told}: the path is not UTF-8") };
-        Ok((name.clone(), command))
+        Ok((name.clone(), words.into_iter().map(OsString::from).collect()))
     }
 }
 
@@ -61,13 +85,7 @@ pub fn add_programs(
     listen: IpAddr,
     checkpoints: Option<&Path>,
 ) -> Result<()> {
-    let checkpoints = checkpoints.map(|folder| {
-        let path = absolute(folder)?;
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| anyhow!("--checkpoints {}: the path is not UTF-8", folder.display()))
-    });
-    let checkpoints = checkpoints.transpose()?;
+    let checkpoints = checkpoints.map(absolute).transpose()?;
     for program in programs {
         let (name, command) = program.command(python)?;
         let definition = gridloom_idl::program::definition(&name, command, listen.to_string(), checkpoints.clone());

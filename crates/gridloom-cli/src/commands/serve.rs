@@ -9,20 +9,19 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
-use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
 use gridloom_net::identity::{Secret, TICKET_VARIABLE};
-use gridloom_net::jobs::{JobsConfig, RunAs, shared_threads};
+use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 
-use super::programs::{OfferedProgram, add_programs, check_program, parse_program};
+use super::programs::{OfferedProgram, ProgramParser, add_programs, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
     AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, parse_listen, parse_size,
@@ -33,7 +32,10 @@ use crate::registered::{REGISTERED, RegistrationWatch};
 
 mod folders;
 
-use folders::{open_durable, open_storage, places};
+use folders::{open_durable, open_storage, places, store_bytes};
+
+/// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
+const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
 
 /// Offer functions of shared libraries and of Python modules, and run those that programs send.
 ///
@@ -60,7 +62,7 @@ pub struct Options {
     builtin: Vec<String>,
     /// A program of chares, which 'gridloom chares run --agent' starts by its name: NAME=PATH. A file that ends in .py
     /// is run by the interpreter; may be repeated
-    #[arg(long = "program", value_name = "NAME=PATH", value_parser = parse_program)]
+    #[arg(long = "program", value_name = "NAME=PATH", value_parser = ProgramParser)]
     programs: Vec<OfferedProgram>,
     /// Folder for named checkpoints of the programs (gridloom chares run --agent --checkpoint NAME); all servers that
     /// offer the programs must share it
@@ -108,9 +110,14 @@ pub struct ServerOptions {
     /// Number of calls that the server runs at a time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: u32,
-    /// Limit of the data that the server stores in memory, such as 8GiB [default: 4GiB]
+    /// Limit of the data that the server stores in memory, such as 8GiB: arguments, results and shared data. Memory that
+    /// functions allocate is not included: see --worker-memory [default: 4GiB, or half of the memory that the server may use if that is less]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
+    /// Limit of the memory that one worker and the processes that it has started hold besides the store, such as 2GiB.
+    /// A worker that exceeds it is killed, and its call fails [default: none]
+    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
+    worker_memory: Option<u64>,
     /// Folder for data that do not fit into memory
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
@@ -155,6 +162,9 @@ pub struct ServerOptions {
     /// Interpreter for Python modules
     #[arg(long, env = "GRIDLOOM_PYTHON", default_value = "python3")]
     python: PathBuf,
+    /// Option of that interpreter, such as -O or -Werror; may be repeated
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    python_option: Vec<String>,
     /// Send data over TCP even to nodes of this host
     #[arg(long)]
     no_shared_memory: bool,
@@ -187,8 +197,8 @@ impl ServerOptions {
     }
 
     /// Returns the interpreter.
-    pub fn python(&self) -> &Path {
-        &self.python
+    pub fn python(&self) -> Interpreter {
+        Interpreter { program: self.python.clone(), options: self.python_option.clone() }
     }
 }
 
@@ -200,7 +210,7 @@ impl Options {
 
 /// Returns fingerprints of the files of Python functions. Libraries may legitimately differ from machine to machine.
 fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
-    let mut files: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+    let mut files: BTreeMap<&Path, Option<u64>> = BTreeMap::new();
     let mut code_of = |module| {
         let hash = || {
             let mut hash = Fnv::default();
@@ -217,7 +227,10 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
 }
 
 fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
-    let mut variables = shared_threads(options.server.slots);
+    let mut variables = shared_threads(options.server.slots, &[]);
+    if std::env::var_os(RANKS_VARIABLE).is_none() {
+        variables.push((RANKS_VARIABLE.into(), gridloom_resources::processors().to_string()));
+    }
     variables.extend(options.server.rest.site_variable()?);
     // Functions that call others find the grid by this variable.
     if !options.server.no_agent {
@@ -266,13 +279,14 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         check_program(&options.server.python)?;
     }
     let named = options.libraries.iter().map(|library| located(library)).collect::<Result<Vec<PathBuf>>>()?;
-    let mut offer = load_offer(&options.files, &options.server.python, &named, options.bodies())?;
+    let mut offer = load_offer(&options.files, &options.server.python(), &named, options.bodies())?;
     offer.add_libraries(named.iter().cloned());
     for name in &options.builtin {
         offer.add_builtin(name, &named)?;
     }
     let (python, checkpoints) = (&options.server.python, options.checkpoints.as_deref());
     add_programs(&mut offer, &options.programs, python, options.server.listen.ip(), checkpoints)?;
+    offer.notes.iter().for_each(|note| tracing::info!(target: "gridloom.libraries", "{note}"));
     if !rest.quiet {
         offer.warnings.iter().for_each(|warning| gridloom_base::stderr_line!("{}", warning.trim_end()));
     }
@@ -287,7 +301,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let storage = open_storage(&options)?;
     let storage_id = storage.as_ref().map(Storage::id);
     let kept_durable = durable.as_ref().map(Durable::named);
-    let pool_keep_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT) / 2;
+    let pool_keep_bytes = store_bytes(options.server.memory) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
@@ -298,13 +312,14 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         definitions: offer.definitions,
         libraries: offer.libraries,
         worker_program: std::env::current_exe().context("this program's own path")?,
-        python: options.server.python.clone(),
+        python: options.server.python(),
         modules: offer.modules,
         queue_depth: options.server.queue_depth,
         env: worker_environment(&options, &name, &secret)?,
         pass_env: options.server.env.clone(),
         run_as: options.server.run_as.as_deref().map(user_named).transpose()?,
         slowdown: options.server.slowdown,
+        worker_memory_bytes: options.server.worker_memory,
         worker_group: options.server.worker_group,
     };
     let models = kept.as_ref().map(ModelStore::models).unwrap_or_default();
@@ -444,7 +459,7 @@ fn leave_out_what_the_library_lacks(offer: &mut Offer, options: &Options) -> Res
     }
     let is_own = |file: &&PathBuf| !file.to_string_lossy().starts_with(BUILTIN_WORD);
     let own: Vec<PathBuf> = options.files.iter().filter(is_own).cloned().collect();
-    let own = load_offer(&own, &options.server.python, &[], options.bodies())?;
+    let own = load_offer(&own, &options.server.python(), &[], options.bodies())?;
     let is_own = |name: &str| own.definitions.iter().any(|definition| definition.signature.name == name);
     let (fatal, missing): (Vec<UnusableFunction>, Vec<UnusableFunction>) =
         wrong.into_iter().partition(|(name, _)| is_own(name));

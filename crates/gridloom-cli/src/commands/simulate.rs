@@ -1,6 +1,8 @@
 //! `gridloom simulate`.
 
+use gridloom_base::EscapedBytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +10,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use gridloom::{SimulateConfig, SimulationReport, default_python};
+use gridloom::{SimulateConfig, SimulationReport, default_python, ignored_text};
 use gridloom_flow::NetworkModel;
 use gridloom_net::process::PROCESS_VARIABLES;
 use gridloom_testbed::kernel::sys;
@@ -77,7 +79,7 @@ pub struct Options {
     json: bool,
     /// The program and its arguments
     #[arg(last = true, required = true)]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -89,6 +91,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         ..config(options)?
     };
     config.check()?;
+    if let Some(ignored) = ignored_text(&super::platform::read(&options.platform)?) {
+        let file = options.platform.display();
+        gridloom_base::stderr_line!("gridloom: {file}: ignored, as it has no meaning here: {ignored}");
+    }
     options.report.as_deref().map_or(Ok(()), claim)?;
     options.timeline.as_deref().map_or(Ok(()), claim)?;
     config.record.as_deref().map_or(Ok(()), claim)?;
@@ -169,6 +175,7 @@ fn config(options: &Options) -> Result<SimulateConfig> {
         replay: options.replay.as_deref().map(absolute).transpose()?,
         blas: None,
         python: options.offering.python(&options.program),
+        python_options: Vec::new(),
         program: std::env::current_exe().ok(),
     })
 }
@@ -201,7 +208,7 @@ fn run_program(options: &Options, config: &SimulateConfig) -> Result<ExitStatus>
     config.faults = config.faults.as_deref().map(absolute).transpose()?;
     let python = options.offering.python(&options.program).unwrap_or_else(default_python);
     let programs = options.offering.programs().iter().map(|program| program.command(&python)).collect::<Result<_>>()?;
-    let variables = [SimulatedPrograms::new(&config, programs)?.to_environment()];
+    let variables = [SimulatedPrograms::new(&config, programs).to_environment()];
     let output = if options.json { Output::ToStandardError } else { Output::AsItIs };
     run_simulated(&options.program, &config, &variables, output)
 }
@@ -215,12 +222,12 @@ pub(super) enum Output {
 /// Runs the program to its end in that simulation, with additional environment variables. The paths of the simulation
 /// are absolute.
 pub(super) fn run_simulated(
-    words: &[String],
+    words: &[OsString],
     config: &SimulateConfig,
     variables: &[(String, String)],
     output: Output,
 ) -> Result<ExitStatus> {
-    let (name, value) = config.to_environment()?;
+    let (name, value) = config.to_environment();
     let mut command = Command::new(&words[0]);
     // The simulated program is not a process of the outer deployment or gang.
     PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
@@ -233,7 +240,7 @@ pub(super) fn run_simulated(
     // An interrupt at the terminal is meant for the program, which then ends its simulation.
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::default())?;
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM])?;
-    let mut child = command.spawn().with_context(|| format!("cannot run '{}'", words[0]))?;
+    let mut child = command.spawn().with_context(|| format!("cannot run '{}'", EscapedBytes::of(&words[0])))?;
     let pid = rustix::process::Pid::from_child(&child);
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
     std::thread::spawn(move || {

@@ -1,6 +1,8 @@
 //! Data that `gridloom simulate` passes to `gridloom chares run --agent`, if that is its program: the simulation, and
 //! the programs that the servers offer.
 
+use std::ffi::OsString;
+
 use anyhow::{Context, Result};
 use gridloom::SimulateConfig;
 use serde::{Deserialize, Serialize};
@@ -13,14 +15,12 @@ pub struct SimulatedPrograms {
     /// The simulation, in the form in which its programs get it.
     pub simulation: String,
     /// The name of each program, and the command that runs it.
-    pub programs: Vec<(String, Vec<String>)>,
+    pub programs: Vec<(String, Vec<OsString>)>,
 }
 
 impl SimulatedPrograms {
-    /// # Errors
-    /// If the simulation has names that are not UTF-8.
-    pub fn new(config: &SimulateConfig, programs: Vec<(String, Vec<String>)>) -> Result<SimulatedPrograms> {
-        Ok(SimulatedPrograms { simulation: config.to_environment()?.1, programs })
+    pub fn new(config: &SimulateConfig, programs: Vec<(String, Vec<OsString>)>) -> SimulatedPrograms {
+        SimulatedPrograms { simulation: config.to_environment().1, programs }
     }
 
     /// Returns the variable as `(name, value)`.

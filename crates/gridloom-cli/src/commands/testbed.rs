@@ -5,6 +5,7 @@ mod launch;
 mod show;
 mod speeds;
 
+use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -80,7 +81,7 @@ pub struct Enter {
     named: Named,
     /// The command and its arguments
     #[arg(last = true)]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
@@ -148,7 +149,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
 }
 
 fn enter(options: &Enter) -> Result<ExitCode> {
-    let shell = || vec![std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into())];
+    let shell = || vec![std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())];
     let words = if options.command.is_empty() { shell() } else { options.command.clone() };
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);

@@ -14,15 +14,13 @@ use serde_json::json;
 
 use super::calls::{Servers, ask, call_json, lines};
 use super::models::link_json;
-use super::{GridOption, print_json, print_text};
+use super::{GridOption, clear_terminal, print_json, print_text};
 use crate::quantities::scaled;
 
 /// Maximum number of calls on a page.
 const CALLS_SHOWN: usize = 20;
 /// Maximum number of links on a page.
 const LINKS_SHOWN: usize = 10;
-/// Clears a terminal and moves the cursor to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Show the state of the servers: slots, calls, store and links; on a terminal, refresh it continuously.
 #[derive(clap::Args)]
@@ -56,7 +54,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         } else if is_once {
             print_text(&page(&servers, &links))?;
         } else {
-            print_text(&format!("{CLEAR}{}", page(&servers, &links)))?;
+            clear_terminal()?;
+            print_text(&page(&servers, &links))?;
         }
         if is_once {
             return Ok(ExitCode::SUCCESS);

@@ -136,6 +136,7 @@ impl World for Real {
             pass_env: Vec::new(),
             run_as: None,
             slowdown: 1.0,
+            worker_memory_bytes: None,
             worker_group: None,
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());

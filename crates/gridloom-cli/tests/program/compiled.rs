@@ -79,6 +79,37 @@ fn inline_bodies_are_compiled_and_served() {
     assert_eq!(scaled("[1]"), json!([10.0]), "and again when its header has changed");
 }
 
+/// A library whose error handlers end the process, like those of reference BLAS, and its functions.
+const INVALID: &str = r#"#include <stdlib.h>
+void xerbla_(const char *routine, const int *number, int length) { exit(255); }
+void cblas_xerbla(int number, const char *routine, const char *form, ...) { exit(255); }
+void invalid_fortran(int number, int *end) { xerbla_("DGESV ", &number, 6); *end = 1; }
+void invalid_c(int number, int *end) { cblas_xerbla(number, "cblas_dgemm", ""); *end = 1; }
+void valid(int number, int *end) { *end = number; }
+"#;
+const INVALID_IDL: &str = r#"Module invalid;
+Define fortran(IN int number, OUT int *end) Calls "C" invalid_fortran(number, end);
+Define c(IN int number, OUT int *end) Calls "C" invalid_c(number, end);
+Define valid(IN int number, OUT int *end) Calls "C" valid(number, end);
+"#;
+
+#[test]
+fn an_invalid_argument_of_blas_fails_its_call_only() {
+    let folder = files("invalid", &[("invalid.c", INVALID), ("invalid.idl", INVALID_IDL)]);
+    let made =
+        Command::new("cc").args(["-shared", "-fPIC", "-o", "libinvalid.so", "invalid.c"]).current_dir(&folder).status();
+    assert!(made.unwrap().success());
+    let library = folder.join("libinvalid.so");
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &folder.join("invalid.idl"), &["--library", text(&library)]));
+    for (function, routine) in [("invalid/fortran", "DGESV"), ("invalid/c", "cblas_dgemm")] {
+        let (_, error) = status_and_stderr(grid.command(&["call", function, "4"]));
+        assert!(error.contains(&format!("{routine} of BLAS or LAPACK")), "{error}");
+        assert!(error.contains("parameter number 4"), "{error}");
+        assert_eq!(grid.json(&["call", "invalid/valid", "3"])["results"]["end"], json!(3));
+    }
+}
+
 const RANKS: &str = r#"Module ranks;
 Globals {
 static int twice(int n, double *x) {

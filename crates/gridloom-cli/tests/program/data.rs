@@ -118,14 +118,13 @@ fn names_that_are_commands_or_no_names() {
     let page = succeeds(grid.command(&["data", "--", "delete"]));
     assert!(page.ends_with("\n1 name, 3 B\n"), "{page}");
     assert_eq!(succeeds(grid.command(&["data", "delete", "delete"])), "'delete' deleted\n");
-    // A name is escaped so that it cannot affect a terminal.
-    put(&grid, "right\u{202e}left", "3");
-    assert!(succeeds(grid.command(&["data"])).contains("\nright\\u{202e}left "));
-    assert!(succeeds(grid.command(&["data", "explain", "right\u{202e}left"])).starts_with("right\\u{202e}left\n"));
-    assert_eq!(grid.json(&["data"])["names"][0]["name"], "right\u{202e}left");
-    assert_eq!(succeeds(grid.command(&["data", "delete", "right\u{202e}left"])), "'right\\u{202e}left' deleted\n");
-    for (name, why) in [("", "it is empty"), ("a\nb", "a control character"), (&"x".repeat(2000), "the limit is 1024")]
-    {
+    let long = "x".repeat(2000);
+    for (name, why) in [
+        ("", "it is empty"),
+        ("a\nb", "the control character"),
+        ("right\u{202e}left", "\\u{202e}"),
+        (&long, "the limit is 1024"),
+    ] {
         for command in ["delete", "explain"] {
             let (code, error) = status_and_stderr(grid.command(&["data", command, name]));
             assert!(code == 1 && error.contains(why) && error.len() < 200, "{error}");

@@ -29,6 +29,9 @@ fn one_of<T: Copy>(random: &mut SplitMix64, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
+/// Part of the error of a call whose library was the first to notice an invalid argument.
+const REPORTED: &str = "of BLAS or LAPACK got an invalid value";
+
 /// Returns a whole number as an element of that type, if the type is an integer type.
 fn whole(dtype: Dtype, value: i64) -> Option<Vec<u8>> {
     dtype.is_integer().then(|| value.to_le_bytes()[..dtype.size_bytes() as usize].to_vec())
@@ -94,11 +97,11 @@ fn letters(param: &Param) -> Vec<u8> {
     }
 }
 
-/// True if the routine may read beyond a matrix's end: some kernels of OpenBLAS (0.3.21) for complex numbers do so by
-/// less than a vector, with any arguments.
+/// True if the routine may read beyond a matrix's end: some kernels of OpenBLAS (0.3.21), most of them for complex
+/// numbers, do so by less than a vector, with any arguments.
 fn may_read_past(name: &str) -> bool {
     let is_complex = |routine: &str| routine.starts_with(['c', 'z']);
-    name.strip_prefix("lapack/").is_some_and(is_complex) || matches!(name, "blas/chemv" | "blas/zhemv")
+    name.strip_prefix("lapack/").is_some_and(is_complex) || matches!(name, "blas/chemv" | "blas/zhemv" | "blas/ssymv")
 }
 
 /// Libraries to test, if this machine has them.
@@ -154,6 +157,12 @@ fn odd_calls(session: &Grid, library: &str) {
             let ended = function.submit((), &named, None).and_then(|pending| pending.wait());
             match ended {
                 Ok(_) => ran += 1,
+                // The letters of gesvd are valid, but not O for both.
+                Err(Error::Task(TaskError::Refused { why, .. }))
+                    if why.contains(REPORTED) && !name.ends_with("gesvd") =>
+                {
+                    wrong.entry(name.clone()).or_insert(format!("{why}; with {}", described.join(", ")));
+                }
                 Err(Error::Argument(_) | Error::Task(TaskError::Refused { .. })) => refused += 1,
                 Err(error) => {
                     let said = format!("round {round} of seed {seed}: {error}; with {}", described.join(", "));

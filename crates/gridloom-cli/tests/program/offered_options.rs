@@ -80,7 +80,7 @@ fn servers_without_one_folder_for_checkpoints_keep_none() {
 #[test]
 fn elements_that_want_processors_alone_get_them_or_do_not_start() {
     let grid = Grid::start();
-    let count = std::thread::available_parallelism().unwrap().get();
+    let count = gridloom_net::process::processors().unwrap().len();
     let program = offered_script("bound", "echo on $GRIDLOOM_PROCESSOR\nexit 3\n");
     let slots = format!("--slots={}", count + 1);
     let options = [&program, "--quiet", &slots];

@@ -309,7 +309,7 @@ fn scenarios_are_replayed() {
 }
 
 #[test]
-fn names_that_are_no_text_are_reported() {
+fn a_platform_may_have_any_file_name() {
     use std::os::unix::ffi::OsStrExt;
     let good = file(
         "named.toml",
@@ -319,8 +319,8 @@ fn names_that_are_no_text_are_reported() {
     std::fs::copy(good, &odd).unwrap();
     let mut command = gridloom(&["simulate", "-p"]);
     let (code, error) = status_and_stderr(command.arg(&odd).args(["--", "true"]));
-    assert_eq!(code, 1);
-    assert!(error.contains("must be UTF-8 here; rename it, or link to it"), "{error}");
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains("the program used no grid"), "{error}");
 }
 
 /// A command that was killed cannot remove its folder.

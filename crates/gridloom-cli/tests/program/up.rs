@@ -359,6 +359,39 @@ fn what_runs_stays_and_what_has_ended_starts_again() {
 /// This holds although the file leaves the port open, and although another agent may use it meanwhile: servers and
 /// programs know the agent by its port.
 #[test]
+fn parts_that_are_stopped_do_not_count_as_running() {
+    let lab = Lab::new("stopped", &three());
+    succeeds(lab.up());
+    let (before, _) = lab.status();
+    for (part, code) in [("agent", 1), ("server-a", 3)] {
+        let pid = pid(&before[part]).to_string();
+        let signal = |signal: &str| assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        signal("-STOP");
+        let output = output_of(&mut lab.up());
+        signal("-CONT");
+        let why = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{why}");
+        assert!(why.contains(&format!("'{part}' runs, but does not answer: process {pid} is stopped")), "{why}");
+    }
+    succeeds(lab.up());
+    assert_eq!(lab.status().0, before, "nothing was started again");
+}
+
+#[test]
+fn properties_without_effect_are_refused() {
+    let lab = Lab::new("effect", &three());
+    for (wrong, why) in [
+        ("serve = \"OFFER\"", "'serve' has no effect without a server: add role = \"server\""),
+        ("agent_listen = \"127.0.0.1:0\"", "'agent_listen' has no effect on a host without the agent"),
+        ("sreve = \"OFFER\"", "there is no property 'sreve'; did you mean 'serve'?"),
+    ] {
+        lab.write(&format!("{}\n[[host]]\nname = \"idle\"\nspeed = \"1Gf\"\nproperties = {{ {wrong} }}\n", three()));
+        let (code, error) = status_and_stderr(lab.up());
+        assert!(code == 1 && error.contains("host 'idle'") && error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn an_agent_that_starts_again_is_where_it_was() {
     let lab = Lab::new("agent-again", &three());
     succeeds(lab.up());

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
+use gridloom_base::escaped::escaped_line;
 use gridloom_base::{Level, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +42,7 @@ pub struct LogLine {
 impl LogLine {
     /// Creates a line. Control characters in the text are escaped, as in a string of Rust.
     pub fn new(level: Level, category: Category, text: impl Into<Cow<'static, str>>) -> LogLine {
-        let text = escaped(text.into());
+        let text = escaped_line(text.into());
         LogLine { level, category, text, peer: None, address: None, task: None, why: None }
     }
 
@@ -64,22 +65,6 @@ impl LogLine {
     pub fn why(self, why: impl Display) -> LogLine {
         LogLine { why: Some(why.to_string()), ..self }
     }
-}
-
-/// Returns a text with escape sequences instead of control characters and of the separators of lines and paragraphs.
-fn escaped(text: Cow<'static, str>) -> Cow<'static, str> {
-    let must_escape = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
-    if !text.contains(must_escape) {
-        return text;
-    }
-    let mut escaped = String::with_capacity(text.len() + 1);
-    for letter in text.chars() {
-        match must_escape(letter) {
-            true => escaped.extend(letter.escape_default()),
-            false => escaped.push(letter),
-        }
-    }
-    escaped.into()
 }
 
 #[cfg(test)]

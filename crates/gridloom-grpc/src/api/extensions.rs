@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
 
-use gridloom_idl::Signature;
+use gridloom::Function;
 
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last_error, name_of, run, run_for};
 use super::super::handles::CFunctionHandle;
@@ -36,6 +36,12 @@ pub struct CSessionInfo {
 
 thread_local! {
     static SESSION_TEXT: RefCell<CString> = RefCell::default();
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_now_np() -> f64 {
+    run_for(|| Ok(library()?.grid.now()), -1.0)
 }
 
 /// See `grpc_extensions.h`.
@@ -156,7 +162,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_signature_np(
     size: usize,
 ) -> c_int {
     // SAFETY: required by the header.
-    unsafe { write_text_of_handle(handle, text, size, |signature| Ok(signature.to_string())) }
+    unsafe { write_text_of_handle(handle, text, size, |function| Ok(function.signature().to_string())) }
 }
 
 /// See `grpc_extensions.h`.
@@ -166,7 +172,7 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_prototype_np(
     text: *mut c_char,
     size: usize,
 ) -> c_int {
-    let prototype = |signature: &Signature| signature.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
+    let prototype = |function: &Function| function.c_prototype().map_err(|why| Failed::new(GRPC_RPC_REFUSED, why));
     // SAFETY: required by the header.
     unsafe { write_text_of_handle(handle, text, size, prototype) }
 }
@@ -179,13 +185,13 @@ unsafe fn write_text_of_handle(
     handle: *mut CFunctionHandle,
     text: *mut c_char,
     size: usize,
-    tell: impl FnOnce(&Signature) -> Outcome<String>,
+    tell: impl FnOnce(&Function) -> Outcome<String>,
 ) -> c_int {
     let write = || {
         let library = library()?;
         // SAFETY: promised by the caller.
         let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
-        let told = tell(bound.function.signature())?;
+        let told = tell(&bound.function)?;
         // SAFETY: memory for `size` characters, promised by the caller.
         Ok(unsafe { memory::write_text(&told, text, size) })
     };

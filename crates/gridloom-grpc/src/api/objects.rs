@@ -44,7 +44,8 @@ impl Library {
         let candidates = server.map(|name| self.servers_named(name, &view.servers)).transpose()?;
         let class = self.grid.class(class)?;
         let server = candidates.map(|candidates| offering(&candidates, &class)).transpose()?;
-        let object = is_made.then(|| self.grid.object(&class, server, self.limits.whole)).transpose()?;
+        let object = is_made.then(|| self.grid.object(&class, server, self.limits.whole));
+        let object = object.transpose().map_err(Failed::of_method)?;
         Ok(ObjectSlot::new(class, object))
     }
 
@@ -54,7 +55,7 @@ impl Library {
         let ended: Vec<Outcome<()>> = ends
             .into_iter()
             .map(|end| match end? {
-                Some(pending) => Ok(pending.wait().map(drop)?),
+                Some(pending) => pending.wait().map(drop).map_err(Failed::of_method),
                 None => Ok(()),
             })
             .collect();

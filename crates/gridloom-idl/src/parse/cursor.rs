@@ -9,6 +9,7 @@ use crate::evaluation::Use;
 use crate::expr::Expr;
 use crate::names::is_name;
 use crate::signature::{Definition, Param};
+use gridloom_base::NameKind;
 use gridloom_base::limits::NAME_BYTES_MAX;
 
 /// The content of a file.
@@ -97,7 +98,7 @@ impl<'a> Parser<'a> {
             Some(module) => module.clone(),
             None => stem(self.file).to_string(),
         };
-        if !crate::check::is_name_part(&module) {
+        if NameKind::FunctionPart.check(&module).is_err() {
             let file = self.file;
             let message = format!("the file name '{file}' gives no module name; write `Module name;` before this");
             return Err(self.error(place, message));

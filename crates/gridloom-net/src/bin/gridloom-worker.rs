@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().collect();
-    let fd = args.iter().skip_while(|arg| *arg != "--fd").nth(1).and_then(|fd| fd.parse().ok());
+    let fd = std::env::args_os().skip_while(|arg| arg != "--fd").nth(1).and_then(|fd| fd.to_str()?.parse().ok());
     match gridloom_net::worker::native_main(fd.unwrap_or(0), &[], None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -9,15 +9,16 @@ mod dialling;
 mod handshakes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::dial::NOT_A_NODE;
+use gridloom_base::dial::{CLOSED, NO_DESCRIPTORS, NOT_A_NODE, SILENT};
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
-use gridloom_channel::frame::FrameError;
+use gridloom_channel::frame::{Encoder, FrameError};
 use gridloom_channel::{
     Body, Buffers, Channel, FrameLimits, Key, Keys, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion,
 };
@@ -28,11 +29,15 @@ use mio::{Interest, Registry, Token};
 use super::contact::{Connection, Stage};
 use super::dials::{DialTable, cannot_connect, no_answer};
 use super::refusals::Refusals;
+use crate::descriptors;
 use crate::identity::Credentials;
 use crate::log::warning;
 use crate::transport::delayed::DelayedStream;
 use crate::transport::emulated_sites::EmulatedLinks;
-use crate::transport::handshake::{HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, wire_version};
+use crate::transport::handshake::{
+    HANDSHAKE_BYTES_MAX, HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, framed, refusal,
+    wire_version,
+};
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
@@ -78,6 +83,8 @@ pub(super) struct Connections {
     /// Time of the next check for handshakes and dials that take too long, and for a listener that was full.
     check_at: Time,
     accept_again: bool,
+    /// Kept open, to be closed for a connection that is refused when there is no other descriptor.
+    reserve: Option<File>,
     open: Pending,
     news: VecDeque<ConnectionUpdate>,
 }
@@ -133,6 +140,7 @@ impl Connections {
             refusals: Refusals::default(),
             check_at: Time::NEVER,
             accept_again: false,
+            reserve: open_reserve(),
             open: Pending::default(),
             news: VecDeque::new(),
         }
@@ -207,8 +215,11 @@ impl Connections {
                 Err(error) => Err(error),
             };
             if let Err(error) = done {
-                // Usually the process is out of descriptors. Closing the oldest stranger frees one for the new connection.
-                if !self.close_oldest_stranger(now) {
+                // Closing the oldest stranger frees a descriptor for the new connection.
+                let is_full = descriptors::have_run_out(&error);
+                if !(is_full
+                    && (self.close_stranger_for_descriptor(now) || self.refuse_without_descriptors(&error, now)))
+                {
                     self.log(warning("a connection could not be accepted").why(error));
                 }
                 return self.accept_later(now + ACCEPT_PAUSE_NS);
@@ -234,6 +245,43 @@ impl Connections {
                 "{HANDSHAKES_MAX} handshakes were in progress, the maximum, and the oldest was closed for a new \
                  one{more}"
             );
+            self.log(warning("a connection was turned away").why(why));
+        }
+        true
+    }
+
+    /// Closes the oldest handshake of a stranger for lack of descriptors, and tells the stranger. Returns false if there was none.
+    fn close_stranger_for_descriptor(&mut self, now: Time) -> bool {
+        let Some(oldest) = self.open.half_open.pop_first() else { return false };
+        let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
+        if let Some(contact) = self.connections.get_mut(&oldest) {
+            contact.queue_handshake_frame(&refusal(&why));
+            contact.flush_all(&mut self.buffers);
+        }
+        self.forget(oldest);
+        if let Some(more) = self.refusals.admit(now) {
+            self.log(warning("a connection was turned away").why(format!("{why}{more}")));
+        }
+        true
+    }
+
+    /// Accepts the next connection with the reserve descriptor if there is no other, and tells the peer why it is
+    /// refused: otherwise the peer waits in the backlog for an answer. Returns false if that was not possible.
+    fn refuse_without_descriptors(&mut self, error: &io::Error, now: Time) -> bool {
+        if !descriptors::have_run_out(error) || self.reserve.take().is_none() {
+            return false;
+        }
+        let accepted = self.listener.as_ref().map(Listener::accept);
+        if let Some(Ok(Some(mut stream))) = accepted {
+            // The dialler's hello is read first: closing a socket with unread bytes would reset the connection.
+            let _ = stream.read(&mut [0; HANDSHAKE_BYTES_MAX]);
+            let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
+            // If the refusal does not fit into an empty socket buffer, the peer sees the connection close.
+            let _ = stream.write_all(&framed(&mut Encoder::default(), &refusal(&why)));
+        }
+        self.reserve = open_reserve();
+        if let Some(more) = self.refusals.admit(now) {
+            let why = format!("{error}: {}{more}", descriptors::remedy());
             self.log(warning("a connection was turned away").why(why));
         }
         true
@@ -414,7 +462,7 @@ impl Connections {
         if let Some(contact) = self.connections.get_mut(&token).filter(|_| is_told) {
             contact.refuse(why, &mut self.buffers);
         }
-        self.lose(token, why);
+        self.lose_as(token, NOT_A_NODE, why);
     }
 
     /// Closes this connection to a peer, if it is still up, and notifies the state machine.
@@ -426,14 +474,28 @@ impl Connections {
 
     /// Closes a failed connection and notifies the state machine.
     pub(super) fn lose(&mut self, token: usize, why: &str) {
+        self.lose_as(token, CLOSED, why);
+    }
+
+    /// The same. `kind` says what this means for a dial whose handshake has not ended.
+    fn lose_as(&mut self, token: usize, kind: &str, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
             (Stage::Up(peer), _) => {
                 self.news.push_back(ConnectionUpdate::Input(Input::PeerLost { peer, why: why.into() }))
             }
             (Stage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
-            (Stage::Handshaking, Some(dial)) => self.dial_next(dial, format!("{NOT_A_NODE} ({why})")),
+            (Stage::Handshaking, Some(dial)) => self.dial_next(dial, format!("{kind} ({why})")),
             (Stage::Connecting | Stage::Handshaking, None) => {}
+        }
+    }
+
+    /// Closes a connection whose peer did not complete the handshake in time.
+    fn lose_silent(&mut self, token: usize) {
+        let Some(contact) = self.forget(token) else { return };
+        if let Some(dial) = contact.dial {
+            let seconds = HANDSHAKE_NS_MAX as f64 / 1e9;
+            self.dial_next(dial, format!("{SILENT} within {seconds} s"));
         }
     }
 
@@ -485,7 +547,7 @@ impl Connections {
         for (token, stage) in late {
             match stage {
                 Stage::Connecting => self.lose(token, &no_answer()),
-                Stage::Handshaking | Stage::Up(_) => self.lose(token, "it sent nothing within the time limit"),
+                Stage::Handshaking | Stage::Up(_) => self.lose_silent(token),
             }
         }
         for number in self.dials.late(now) {
@@ -498,6 +560,11 @@ impl Connections {
         let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);
         self.check_at = contacts.chain(self.dials.deadlines()).fold(self.check_at, Time::min);
     }
+}
+
+fn open_reserve() -> Option<File> {
+    // Without it, a peer for which there is no descriptor gets no reason.
+    File::open("/dev/null").ok()
 }
 
 /// Returns the token of a link's connection, which is the link's generation.

@@ -434,7 +434,10 @@ impl Core {
 
     /// Returns the time by which the loop must turn even if nothing arrives.
     pub(crate) fn wake_at(&self) -> Time {
-        let due = || self.contacts.due().map_or(Time::NEVER, |due| self.clock.at(due));
+        let due = || {
+            let due = self.contacts.due().into_iter().chain(self.workers.wake_at()).min();
+            due.map_or(Time::NEVER, |due| self.clock.at(due))
+        };
         if self.pending.is_empty() { self.timers.next().min(self.contacts.wake_at()).min(due()) } else { Time::ZERO }
     }
 

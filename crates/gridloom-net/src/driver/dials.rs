@@ -11,6 +11,8 @@ use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
+use crate::descriptors;
+
 /// A dial in progress.
 pub(super) struct Dial {
     pub(super) address: String,
@@ -96,6 +98,9 @@ pub(super) fn cannot_connect(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => format!("{NOT_LISTENING} (connection refused)"),
         io::ErrorKind::TimedOut => no_answer(),
+        _ if descriptors::have_run_out(error) => {
+            format!("no connection could be opened: {}", descriptors::describe(error))
+        }
         _ => format!("{NO_ANSWER} ({error})"),
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use gridloom_base::{ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
@@ -83,6 +84,11 @@ impl Workers {
         if let Some(jobs) = &mut self.jobs {
             jobs.on_ready(WorkerToken((token - self.first_token) as u64), store);
         }
+    }
+
+    /// Returns the time of the next turn even if nothing happens.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.jobs.as_ref()?.wake_at()
     }
 
     /// Writes what the slots have batched, updates the watched descriptors, and hands over what has ended.

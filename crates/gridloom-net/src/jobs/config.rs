@@ -1,11 +1,15 @@
 //! Configuration and events of the slots.
 
+use std::ffi::OsString;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_idl::Definition;
+use gridloom_resources::Memory;
 
 /// The configuration of the slots.
 #[derive(Clone, Debug)]
@@ -20,8 +24,8 @@ pub struct JobsConfig {
     pub libraries: Vec<PathBuf>,
     /// Program that serves native functions, run as `PROGRAM worker --fd N`.
     pub worker_program: PathBuf,
-    /// Interpreter that serves Python functions, run as `PYTHON -m gridloom.worker --fd N`.
-    pub python: PathBuf,
+    /// Interpreter that serves Python functions, run as `PYTHON OPTIONS -m gridloom.worker --fd N`.
+    pub python: Interpreter,
     /// Files of Python modules.
     pub modules: Vec<PathBuf>,
     /// Maximum number of tasks that one worker holds, including the running one.
@@ -34,8 +38,33 @@ pub struct JobsConfig {
     pub run_as: Option<RunAs>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
+    /// Maximum private memory of a worker with the processes that it has started.
+    pub worker_memory_bytes: Option<u64>,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
+}
+
+/// A Python interpreter, and its options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interpreter {
+    pub program: PathBuf,
+    /// Options such as `-O` or `-Werror`, one word each.
+    pub options: Vec<String>,
+}
+
+impl Interpreter {
+    /// Returns the command that runs a module.
+    pub fn command(&self, module: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.options).args(["-m", module]);
+        command
+    }
+}
+
+impl<P: AsRef<Path>> From<P> for Interpreter {
+    fn from(program: P) -> Interpreter {
+        Interpreter { program: program.as_ref().to_path_buf(), options: Vec::new() }
+    }
 }
 
 /// The user as whom workers run.
@@ -51,13 +80,28 @@ pub struct RunAs {
 const THREADS: [&str; 5] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
 
-/// Returns thread limits for numerical libraries that give each of `calls` concurrent calls an equal share of this
-/// machine's processors. Variables that are already set are left alone.
-pub fn shared_threads(calls: u32) -> Vec<(String, String)> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+/// Returns thread limits for numerical libraries that give each of `calls` concurrent calls an equal share of the
+/// processors that this process may use. Variables that this process or `own` has set are left alone. All these libraries obey
+/// `OMP_NUM_THREADS` unless their own variable is set: if the user has set it, none of the others is added.
+pub fn shared_threads(calls: u32, own: &[(OsString, OsString)]) -> Vec<(String, String)> {
+    let is_set = |name: &str| std::env::var_os(name).is_some() || own.iter().any(|(set, _)| set == name);
+    thread_limits(gridloom_resources::processors(), calls, is_set)
+}
+
+fn thread_limits(processors: usize, calls: u32, is_set: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    if is_set(THREADS[0]) {
+        return Vec::new();
+    }
     let threads = (processors / calls.max(1) as usize).max(1).to_string();
-    let unset = THREADS.iter().filter(|name| std::env::var_os(name).is_none());
+    let unset = THREADS.iter().filter(|name| !is_set(name));
     unset.map(|name| (name.to_string(), threads.clone())).collect()
+}
+
+/// Returns the default limit of the store of each of `servers` servers on this machine: together, they take at most half of the
+/// memory that this process may use.
+pub fn store_bytes_default(servers: usize) -> u64 {
+    let share = Memory::find().total_bytes.map_or(u64::MAX, |total| total / 2 / servers.max(1) as u64);
+    STORE_BYTES_DEFAULT.min(share)
 }
 
 /// An event of the slots.
@@ -98,4 +142,21 @@ pub enum Registration {
     Writable(RawFd, WorkerToken, bool),
     /// Stop watching. The descriptor may be closed already, which removes it from an epoll.
     Remove(RawFd, WorkerToken),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_shared_unless_the_user_has_set_them() {
+        let names = |limits: &[(String, String)]| limits.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let all = thread_limits(8, 3, |_| false);
+        assert_eq!(names(&all), THREADS);
+        assert!(all.iter().all(|(_, threads)| threads == "2"));
+        assert!(thread_limits(2, 3, |_| false).iter().all(|(_, threads)| threads == "1"));
+        assert!(!names(&thread_limits(8, 3, |name| name == "MKL_NUM_THREADS")).contains(&"MKL_NUM_THREADS".into()));
+        // OPENBLAS_NUM_THREADS would win over it.
+        assert!(thread_limits(8, 3, |name| name == "OMP_NUM_THREADS").is_empty());
+    }
 }

@@ -33,11 +33,7 @@ impl Kind {
                 command.arg("worker");
                 command
             }
-            Kind::Python => {
-                let mut command = Command::new(&config.python);
-                command.args(["-m", "gridloom.worker"]);
-                command
-            }
+            Kind::Python => config.python.command("gridloom.worker"),
         }
     }
 }

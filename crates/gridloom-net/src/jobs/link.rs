@@ -75,6 +75,8 @@ pub(super) struct Termination {
     pub(super) closed: bool,
     /// Time at which it was asked to end.
     pub(super) since: Option<Instant>,
+    /// Memory that it held when it was killed for exceeding its limit.
+    pub(super) held_bytes: Option<u64>,
     /// True if it kept running without its socket and was killed for that reason.
     pub(super) cut_off: bool,
 }
@@ -190,8 +192,7 @@ impl Worker {
         if let Some(group) = &config.worker_group
             && let Err(error) = std::fs::write(group, child.id().to_string())
         {
-            let _ = child.kill();
-            child.wait()?;
+            let _ = child.kill().and_then(|()| child.wait());
             let what = format!("a worker cannot join the control group '{}': {error}", group.display());
             return Err(io::Error::new(error.kind(), what));
         }
@@ -202,8 +203,7 @@ impl Worker {
         let process = match process {
             Ok(process) => process,
             Err(error) => {
-                let _ = child.kill();
-                child.wait()?;
+                let _ = child.kill().and_then(|()| child.wait());
                 return Err(error.into());
             }
         };
@@ -465,7 +465,7 @@ pub(super) struct Death {
 
 /// Describes how a process ended.
 pub(super) fn describe(status: ExitStatus, end: &Termination) -> Death {
-    let is_ours = end.cut_off || end.fault.is_some() || end.since.is_some();
+    let is_ours = end.held_bytes.is_some() || end.cut_off || end.fault.is_some() || end.since.is_some();
     let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {
         (Some(9), _) if end.cut_off => "SIGKILL from the server because the worker had closed its connection".into(),

@@ -28,6 +28,7 @@ mod environment;
 mod fetch;
 mod kind;
 mod link;
+mod memory;
 mod objects;
 mod orphans;
 mod pool;
@@ -39,6 +40,7 @@ mod waiting;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
@@ -49,6 +51,7 @@ use rustix::process::Pid;
 use self::after_death::TaskDisposition;
 use self::kind::Kind;
 use self::link::{Pending, WaitReason};
+use self::memory::MemoryWatch;
 use self::pool::Pool;
 use crate::descriptors::raise_descriptor_limit;
 use crate::store::Store;
@@ -57,7 +60,9 @@ use crate::worker::initial::initialiser_of;
 use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
-pub use config::{JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads};
+pub use config::{
+    Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads, store_bytes_default,
+};
 pub use speed::measure_speed;
 
 /// Workers of a slot, at most one of each kind.
@@ -77,6 +82,7 @@ pub struct Jobs {
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
     events: Vec<JobEvent>,
+    memory: Option<MemoryWatch>,
 }
 
 impl Jobs {
@@ -100,6 +106,7 @@ impl Jobs {
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             events: Vec::new(),
+            memory: config.worker_memory_bytes.map(MemoryWatch::new),
             config,
         }
     }
@@ -221,9 +228,19 @@ impl Jobs {
         self.balance();
     }
 
-    /// Writes the messages batched by `start` and `ready`.
+    /// Writes the messages batched by `start` and `ready`. Kills workers that hold too much memory.
     pub fn flush(&mut self) {
         self.pool.flush();
+        if let Some(watch) = &mut self.memory
+            && watch.take_due()
+        {
+            self.pool.kill_above(watch.limit_bytes);
+        }
+    }
+
+    /// Returns the time by which [`Jobs::flush`] must be called even if nothing is batched.
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.memory.as_ref().map(MemoryWatch::next)
     }
 
     /// Returns the events since the last call.
@@ -366,7 +383,10 @@ impl Jobs {
                     TaskDisposition::Retry => again.push(sent.pending),
                     TaskDisposition::Crashed(how) => {
                         let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
-                        let error = self.crashed(&sent.pending, how);
+                        let error = match link.end.held_bytes.filter(|_| is_culprit) {
+                            Some(used_bytes) => self.memory_exceeded(&sent.pending, used_bytes),
+                            None => self.crashed(&sent.pending, how),
+                        };
                         self.end(sent.pending.task.id, Err(error), 0);
                     }
                 }
@@ -382,6 +402,12 @@ impl Jobs {
     fn cannot_run(&self, pending: &Pending, why: String) -> TaskError {
         let function = pending.task.name().to_string();
         TaskError::CannotRun { function, server: self.config.server_name.clone(), why }
+    }
+
+    fn memory_exceeded(&self, pending: &Pending, used_bytes: u64) -> TaskError {
+        let (function, server) = (pending.task.name().to_string(), self.config.server_name.clone());
+        let limit_bytes = self.config.worker_memory_bytes.unwrap_or(0);
+        TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
     }
 
     fn crashed(&self, pending: &Pending, how: String) -> TaskError {

@@ -17,6 +17,7 @@ use rustix::process::Pid;
 
 use super::kind::Kind;
 use super::link::{self, Death, Worker};
+use super::memory::held_bytes;
 use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -125,6 +126,18 @@ impl Pool {
         });
         let tokens: Vec<WorkerToken> = self.links.keys().copied().collect();
         tokens.into_iter().for_each(|token| self.write(token));
+    }
+
+    /// Kills the workers that hold more memory than this.
+    pub(super) fn kill_above(&mut self, limit_bytes: u64) {
+        for link in self.links.values_mut() {
+            let Some(pid) = link.pid() else { continue };
+            let held_bytes = held_bytes(pid.as_raw_nonzero().get());
+            if held_bytes > limit_bytes {
+                link.end.held_bytes = Some(held_bytes);
+                link.kill();
+            }
+        }
     }
 
     /// Writes a worker's batched messages, as far as its socket accepts them.

@@ -12,8 +12,10 @@ pub const GANG_VARIABLE: &str = "GRIDLOOM_GANG";
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Gang {
     /// Folder of the program that contains its checkpoints by name.
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub checkpoints: Option<PathBuf>,
     /// File for the records of the process.
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub records: Option<PathBuf>,
     /// Offset to add to this machine's monotonic clock to get the caller's clock, in nanoseconds.
     pub shift_ns: i64,
@@ -21,7 +23,7 @@ pub struct Gang {
 
 impl Gang {
     pub fn to_variable(&self) -> String {
-        serde_json::to_string(self).expect("paths that were texts, and a number")
+        serde_json::to_string(self).expect("paths and a number")
     }
 
     /// Returns the settings of this process, if a server has started it.

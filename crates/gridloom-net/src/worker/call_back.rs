@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use gridloom_base::{Meta, TaskError, list};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_idl::{Callback, Mode, Param};
-use libffi::low::ffi_cif;
-use libffi::middle::{Cif, Closure, Type};
+use gridloom_libffi::low::ffi_cif;
+use gridloom_libffi::middle::{Cif, Closure, Type};
 
 use super::convert::to_native;
 use super::list::duplicated;

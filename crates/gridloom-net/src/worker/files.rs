@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libffi::middle::CodePtr;
+use gridloom_libffi::middle::CodePtr;
 
 /// Environment variable with the folder of the files that a server offers.
 pub const FILES_VARIABLE: &str = "GRIDLOOM_FILES";

@@ -27,8 +27,8 @@ pub struct InitialArguments {
 pub type QueryInitial =
     fn(client: NodeId, module: &str, known: Option<u64>) -> Result<Option<InitialArguments>, String>;
 
-/// Returns the name of the function that initialises the module of a function; `None` for that function itself, and
-/// for methods of classes.
+/// Returns the name of the function that initialises the module of a native function; `None` for that function itself,
+/// and for methods of classes: no other native function has a `.` in its name.
 pub(crate) fn initialiser_of(function: &str) -> Option<String> {
     let (module, name) = function.rsplit_once('/')?;
     (name != NAME && !name.contains('.')).then(|| format!("{module}/{NAME}"))

@@ -19,6 +19,7 @@ pub(crate) mod protocol;
 mod queries;
 mod serve;
 mod values;
+mod xerbla;
 
 use std::sync::Arc;
 

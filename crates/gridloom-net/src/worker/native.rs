@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gridloom_base::{Dtype, Meta, TaskError};
 use gridloom_idl::{BaseType, BindError, Body, CallArgument, Callback, Definition, Expr, Language, Mode, Param};
-use libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
+use gridloom_libffi::middle::{Arg, Cif, CodePtr, Ret, Type};
 use libloading::Library;
 use libloading::os::unix as os;
 
@@ -23,6 +23,7 @@ use super::marshalled::MarshalledArgs;
 use super::nested;
 use super::queries::{QUERIES, QueryFn};
 use super::values::refused;
+use super::xerbla;
 use super::{ArgView, Functions, OutView, Room, Setup};
 
 /// Storage for any scalar, with its alignment.
@@ -42,6 +43,7 @@ pub struct LibraryVariable {
 /// If the library or the symbol does not exist.
 pub fn rank_main(library: &Path, symbol: &str, file: &str) -> Result<(), String> {
     let file = CString::new(file).map_err(|_| "the file name contains a NUL".to_string())?;
+    xerbla::install();
     // SAFETY: the server has loaded this library, too. MPI finds its own symbols through those of the process.
     let library = unsafe { os::Library::open(Some(library), os::RTLD_NOW | os::RTLD_GLOBAL) };
     let library = ManuallyDrop::new(library.map_err(|error| reason(&error))?);
@@ -50,7 +52,7 @@ pub fn rank_main(library: &Path, symbol: &str, file: &str) -> Result<(), String>
     let run = run.map_err(|error| reason(&error))?;
     // SAFETY: the function takes a NUL-terminated path that outlives the call.
     unsafe { run(file.as_ptr()) };
-    Ok(())
+    xerbla::take().map_or(Ok(()), Err)
 }
 
 /// The functions of shared libraries.
@@ -96,6 +98,9 @@ struct Prepared {
 impl Functions for Native {
     fn setup(&mut self, setup: &Setup) -> Result<(), String> {
         self.scratch.clone_from(&setup.scratch);
+        if !setup.libraries.is_empty() {
+            xerbla::install();
+        }
         for path in &setup.libraries {
             // SAFETY: loading runs the library's initialisers. The server's operator chose the library, and this
             // process exists to run its code. All symbols are resolved now, so that a missing one is noticed here and
@@ -298,6 +303,7 @@ impl Prepared {
         // `referred`) outlives the call. The signature guarantees that the symbol has this type; see the module
         // documentation.
         unsafe { self.cif.call_return_into(self.code, &passed, ret) };
+        let invalid = xerbla::take();
         if let Some((dtype, param)) = self.result
             && let Some(output) = self.places[param].1
             && let Room::Fixed(room) = &mut outs[output].room
@@ -307,6 +313,9 @@ impl Prepared {
         drop(closures);
         drop(contexts);
         line.end()?;
+        if let Some(why) = invalid {
+            return Err(refused(why));
+        }
         marshalled.finish(args, outs, |index, outs| self.meta_after(index, args, outs))
     }
 

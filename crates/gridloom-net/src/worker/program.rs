@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, TcpListener};
@@ -124,7 +125,7 @@ struct WithPrograms {
 
 /// A program, as offered by the server's operator.
 struct Offered {
-    command: Vec<String>,
+    command: Vec<OsString>,
     listen: IpAddr,
     /// Folder for its checkpoints.
     folder: Option<PathBuf>,
@@ -141,7 +142,7 @@ impl Functions for WithPrograms {
         };
         let listen = listen.parse().map_err(|error| format!("it cannot listen on '{listen}': {error}"))?;
         let name = definition.signature.name.rsplit('/').next().unwrap_or_default();
-        let (command, folder) = (command.clone(), checkpoints.as_ref().map(|all| Path::new(all).join(name)));
+        let (command, folder) = (command.clone(), checkpoints.as_ref().map(|all| all.join(name)));
         self.programs.insert(function, Offered { command, listen, folder });
         Ok(())
     }
@@ -328,7 +329,7 @@ fn text(what: &impl Serialize) -> (Meta, Vec<u8>) {
     (Meta::Text { size_bytes: text.len() as u64 }, text)
 }
 
-fn prepared(command: &[String], arguments: &[&OsStr], config: &ProcessConfig, listener: TcpListener) -> Command {
+fn prepared(command: &[OsString], arguments: &[&OsStr], config: &ProcessConfig, listener: TcpListener) -> Command {
     let mut prepared = Command::new(&command[0]);
     prepared.args(&command[1..]).args(arguments);
     prepared.env(DEPLOY_VARIABLE, serde_json::to_string(config).expect("names and numbers"));

@@ -36,13 +36,16 @@ pub struct Setup {
     /// Name of the server.
     pub server_name: String,
     /// Libraries to search for symbols, in order.
+    #[serde(with = "gridloom_base::path_bytes::list")]
     pub libraries: Vec<PathBuf>,
     /// Files of Python modules.
+    #[serde(with = "gridloom_base::path_bytes::list")]
     pub modules: Vec<PathBuf>,
     /// Factor by which calls take longer than they need.
     pub slowdown: f64,
     /// Path at which the worker may create a folder for the files of its calls. It does not exist yet, and the server
     /// removes it after the worker's end.
+    #[serde(with = "gridloom_base::path_bytes")]
     pub scratch: PathBuf,
 }
 

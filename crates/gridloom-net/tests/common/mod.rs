@@ -132,6 +132,7 @@ pub fn config(
         pass_env: Vec::new(),
         run_as: None,
         slowdown: 1.0,
+        worker_memory_bytes: None,
         worker_group: None,
     }
 }

@@ -115,7 +115,8 @@ fn a_failed_dial_is_reported() {
 fn whoever_speaks_otherwise_is_no_node() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    for said in ["", "SSH-2.0-OpenSSH_9.2\r\nand more than a frame's head holds"] {
+    let other = "SSH-2.0-OpenSSH_9.2\r\nand more than a frame's head holds";
+    for (said, kind) in [("", dial::CLOSED), (other, dial::NOT_A_NODE)] {
         let a = server();
         a.perform([Effect::Dial { address: address.clone() }]);
         let (mut stream, _) = listener.accept().unwrap();
@@ -126,7 +127,7 @@ fn whoever_speaks_otherwise_is_no_node() {
             Input::DialFailed { why, .. } => Some(why.clone()),
             _ => None,
         });
-        assert!(why.starts_with(dial::NOT_A_NODE), "{why}");
+        assert!(why.starts_with(kind), "{why}");
     }
 }
 

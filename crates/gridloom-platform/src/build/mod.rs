@@ -57,6 +57,10 @@ pub struct PlatformBuilder {
     pub(crate) profiles: Vec<Profile>,
     /// Number of links of all dragonflies so far: their names contain these numbers.
     pub(crate) dragonfly_links: usize,
+    /// True if invalid names are mapped to valid ones, because other programs wrote the file.
+    pub(crate) maps_names: bool,
+    /// Parts of the file without a meaning here, with their numbers.
+    pub(crate) ignored: BTreeMap<String, usize>,
 }
 
 /// The parts of a route between two points.
@@ -114,6 +118,8 @@ impl PlatformBuilder {
             config: BTreeMap::new(),
             profiles: Vec::new(),
             dragonfly_links: 0,
+            maps_names: false,
+            ignored: BTreeMap::new(),
         }
     }
 
@@ -136,9 +142,7 @@ impl PlatformBuilder {
         latency_s: f64,
         sharing: Sharing,
     ) -> Result<LinkId, PlatformError> {
-        if name.is_empty() {
-            return Err(PlatformError::new("a link has an empty name"));
-        }
+        let name = &*self.valid_name(name)?;
         if self.link_names.contains_key(name) {
             return Err(PlatformError::new(format!("link '{name}' is defined twice")));
         }
@@ -168,8 +172,9 @@ impl PlatformBuilder {
         bandwidth: f64,
         latency_s: f64,
     ) -> Result<(LinkId, LinkId), PlatformError> {
+        let name = &*self.valid_name(name)?;
         let (up_name, down_name) = (format!("{name}_UP"), format!("{name}_DOWN"));
-        if name.is_empty() || self.link_names.contains_key(&down_name) {
+        if self.link_names.contains_key(&down_name) {
             return Err(PlatformError::new(format!("link '{down_name}' is defined twice")));
         }
         let up = self.add_link(&up_name, bandwidth, latency_s, Sharing::Shared)?;
@@ -220,6 +225,11 @@ impl PlatformBuilder {
 
     pub fn set_property(&mut self, host: HostId, key: &str, value: &str) {
         self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
+    }
+
+    /// Counts a part of the file that has no meaning here.
+    pub(crate) fn ignore(&mut self, what: String) {
+        *self.ignored.entry(what).or_default() += 1;
     }
 
     /// Adds a profile of an element's changes over time.
@@ -281,6 +291,7 @@ impl PlatformBuilder {
             net: self.net,
             config: self.config,
             profiles: self.profiles,
+            ignored: self.ignored,
         })
     }
 }

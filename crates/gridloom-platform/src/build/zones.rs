@@ -1,6 +1,9 @@
 //! The part of the builder that only the file readers use: zones, routers, routes within a zone, and lookup by name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use gridloom_base::NameKind;
 
 use super::{LOOPBACK_NAME, PlatformBuilder, RouteSpec, ZONE_DEPTH_MAX};
 use crate::element::{ELEMENTS_MAX, Host, HostId, LinkId};
@@ -26,8 +29,9 @@ impl PlatformBuilder {
         }
         let id = HostId(self.hosts.len() as u32);
         let point = self.add_point(zone, name, PointKind::Host(id))?;
-        self.hosts.push(Host { name: name.to_owned(), speed_flops, cores, properties: BTreeMap::new() });
-        self.host_names.insert(name.to_owned(), id);
+        let name = self.point_name(point).to_owned();
+        self.hosts.push(Host { name: name.clone(), speed_flops, cores, properties: BTreeMap::new() });
+        self.host_names.insert(name, id);
         self.host_points.push(point);
         self.host_places.push(self.place);
         Ok(id)
@@ -56,9 +60,7 @@ impl PlatformBuilder {
     }
 
     fn add_point(&mut self, zone: ZoneId, name: &str, kind: PointKind) -> Result<PointId, PlatformError> {
-        if name.is_empty() {
-            return Err(PlatformError::new("a host, router or zone has an empty name"));
-        }
+        let name = &*self.valid_name(name)?;
         if let Some(other) = self.point_names.get(name) {
             let what = match self.net.point(*other).kind {
                 PointKind::Host(_) => "host",
@@ -74,6 +76,16 @@ impl PlatformBuilder {
         self.net.zones[zone.0 as usize].members.push(id);
         self.point_names.insert(name.to_owned(), id);
         Ok(id)
+    }
+
+    /// Checks the name of an element, or maps it.
+    pub(crate) fn valid_name<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, PlatformError> {
+        match self.maps_names && !name.is_empty() {
+            true => Ok(NameKind::Host.mapped(name)),
+            false => {
+                NameKind::Host.check(name).map(|()| name.into()).map_err(|error| PlatformError::new(error.to_string()))
+            }
+        }
     }
 
     pub(crate) fn check_room(&self, used: usize) -> Result<(), PlatformError> {
@@ -125,7 +137,7 @@ impl PlatformBuilder {
             ("host", _) | ("zone", _) => false,
             _ => **point != PointId(0),
         };
-        self.point_names.get(name).copied().ok_or_else(|| {
+        self.point_names.get(&*NameKind::Host.mapped(name)).copied().ok_or_else(|| {
             let names = self.point_names.iter().filter(|(_, point)| known(point)).map(|(name, _)| name.as_str());
             PlatformError::new(unknown(what, name, names))
         })
@@ -133,14 +145,19 @@ impl PlatformBuilder {
 
     /// Finds a link, or a direction (`UP` or `DOWN`) of a split-duplex link.
     pub(crate) fn find_link(&self, name: &str, direction: Option<&str>) -> Result<LinkId, PlatformError> {
+        let name = &*NameKind::Host.mapped(name);
+        let of_direction = |direction: &str| {
+            let name = format!("{name}_{direction}");
+            self.link_names.get(&*NameKind::Host.mapped(&name))
+        };
         let id = match direction {
-            Some(direction) => self.link_names.get(&format!("{name}_{direction}")),
+            Some(direction) => of_direction(direction),
             None => self.link_names.get(name),
         };
         if let Some(id) = id {
             return Ok(*id);
         }
-        let message = if self.link_names.contains_key(&format!("{name}_UP")) {
+        let message = if of_direction("UP").is_some() {
             format!("link '{name}' is split-duplex: name one of its directions, up or down")
         } else if self.link_names.contains_key(name) {
             format!("link '{name}' is not split-duplex: it has no directions")
@@ -171,7 +188,10 @@ impl PlatformBuilder {
 
     pub(crate) fn find_host(&self, name: &str) -> Result<HostId, PlatformError> {
         let known = self.host_names.keys().map(String::as_str);
-        self.host_names.get(name).copied().ok_or_else(|| PlatformError::new(unknown("host", name, known)))
+        self.host_names
+            .get(&*NameKind::Host.mapped(name))
+            .copied()
+            .ok_or_else(|| PlatformError::new(unknown("host", name, known)))
     }
 
     /// Gives the zones inside Vivaldi zones their gateway, the router `router_NAME`, and its coordinates. Rejects zones without

@@ -1,5 +1,6 @@
 //! Readers of platform files: our TOML and SimGrid's XML.
 
+pub(crate) mod foreign;
 pub(crate) mod toml_format;
 pub(crate) mod toml_tree;
 pub(crate) mod tree;

@@ -295,7 +295,7 @@ impl TomlReader {
             (Some(list), None) => (events(list, kind)?, None),
             (None, Some(file)) => {
                 let wrong = |why: String| file.error(format!("profile: {why}"));
-                profile::parse(&load(file.text()?).map_err(wrong)?, 0.0).map_err(wrong)?
+                profile::parse(&load(file.text()?).map_err(wrong)?, kind, 0.0).map_err(wrong)?
             }
             _ => return Err(table.error("a profile has either 'events' or a 'file'")),
         };

@@ -2,13 +2,13 @@
 //!
 //! Read: zones of all routings except Wifi, hosts, links, routers, routes, zone routes, bypasses, clusters
 //! ([`super::xml_cluster`]), cabinets, peers, settings, properties and profiles. Old spellings (`AS`, `ASroute`) are accepted.
-//! Disks and the properties of links and zones are accepted and dropped.
+//! Disks, the properties of links and zones, and properties of other programs ([`super::foreign`]) are ignored and counted.
 //!
 //! Elements may be used before the line that defines them, because routes are read last.
 
-use super::FileReader;
 use super::tree::{self, Element, count, sharing};
 use super::xml_cluster as cluster;
+use super::{FileReader, foreign};
 use crate::build::zones::routing_named;
 use crate::build::{PlatformBuilder, ROOT, RouteSpec};
 use crate::element::{HostId, LinkId, Sharing};
@@ -28,6 +28,8 @@ pub(crate) struct XmlReader<'d, 'l> {
     /// `trace` elements by id.
     traces: Vec<(&'d str, &'d Element)>,
     connects: Vec<&'d Element>,
+    /// The file has properties with a prefix of Gridloom's.
+    is_prefixed: bool,
 }
 
 /// Parses a platform from XML text.
@@ -42,8 +44,10 @@ pub(crate) fn parse<'l>(text: &str, load: &'l mut FileReader<'l>) -> Result<Plat
     if !(4.0..5.0).contains(&version) {
         return Err(root.error(format!("version {version} of the platform format is not known; use 4.1")));
     }
+    let builder = PlatformBuilder { maps_names: true, ..PlatformBuilder::new() };
+    let is_prefixed = foreign::has_prefixes(&root);
     let mut reader =
-        XmlReader { builder: PlatformBuilder::new(), load, routes: Vec::new(), traces: Vec::new(), connects: vec![] };
+        XmlReader { builder, load, routes: Vec::new(), traces: Vec::new(), connects: Vec::new(), is_prefixed };
     reader.zone_content(ROOT, &root)?;
     reader.deferred()?;
     root.located(reader.builder.build())
@@ -62,7 +66,7 @@ impl<'d> XmlReader<'d, '_> {
                 "router" => self.router(zone, element)?,
                 "link" => self.link(element)?,
                 "cluster" => self.cluster(zone, element)?,
-                "cabinet" => cluster::cabinet(&mut self.builder, zone, element)?,
+                "cabinet" => cluster::cabinet(&mut self.builder, zone, element, self.is_prefixed)?,
                 "peer" => self.peer(zone, element)?,
                 "backbone" if backbone.is_none() => backbone = Some(self.backbone(zone, element)?),
                 "backbone" => return Err(element.error("the zone has a backbone already")),
@@ -73,7 +77,12 @@ impl<'d> XmlReader<'d, '_> {
                 "config" => self.config(element)?,
                 "trace" => self.traces.push((element.need("id")?, element)),
                 "trace_connect" => self.connects.push(element),
-                "prop" => element.allow(&["id", "value"])?,
+                "prop" => {
+                    element.allow(&["id", "value"])?;
+                    if element.get("id") != Some("coordinates") {
+                        self.builder.ignore("property of a zone".into());
+                    }
+                }
                 "include" | "storage" | "storage_type" | "random" | "mount" => {
                     let why = format!("element '{}' is no longer part of the format; remove it", element.name);
                     return Err(element.error(why));
@@ -147,10 +156,14 @@ impl<'d> XmlReader<'d, '_> {
             match child.name.as_str() {
                 "prop" => {
                     child.allow(&["id", "value"])?;
-                    self.builder.set_property(host, child.need("id")?, child.need("value")?);
+                    let (id, value) = (child.need("id")?, child.need("value")?);
+                    match foreign::own(id, value, self.is_prefixed) {
+                        Some(key) => self.builder.set_property(host, key, value),
+                        None => self.builder.ignore(format!("property '{id}' of a host")),
+                    }
                 }
                 // Disks are outside the model: their content is accepted unread.
-                "disk" | "mount" | "storage" => {}
+                "disk" | "mount" | "storage" => self.builder.ignore(format!("element '{}'", child.name)),
                 other => return Err(child.error(format!("element '{other}' is unknown in a host"))),
             }
         }
@@ -181,6 +194,7 @@ impl<'d> XmlReader<'d, '_> {
             "latency_file",
             "state_file",
         ])?;
+        element.children.iter().for_each(|_| self.builder.ignore("property of a link".into()));
         let id = element.need("id")?;
         let bandwidth = element.number("bandwidth", None, units::bandwidth)?;
         let latency_s = element.number("latency", Some(0.0), units::time)?;
@@ -282,7 +296,7 @@ impl<'d> XmlReader<'d, '_> {
         let Some(name) = element.get(attribute).filter(|name| !name.is_empty()) else { return Ok(()) };
         let text = (self.load)(name).map_err(|why| element.error(format!("profile '{name}': {why}")))?;
         let (events, loop_after_s) =
-            profile::parse(&text, 0.0).map_err(|why| element.error(format!("profile '{name}': {why}")))?;
+            profile::parse(&text, kind, 0.0).map_err(|why| element.error(format!("profile '{name}': {why}")))?;
         self.builder.add_profile(Profile { target, kind, events, loop_after_s });
         Ok(())
     }
@@ -290,7 +304,7 @@ impl<'d> XmlReader<'d, '_> {
     /// Reads a cluster; its profile files apply to each of its hosts.
     fn cluster(&mut self, zone: ZoneId, element: &'d Element) -> Result<(), PlatformError> {
         let before = self.builder.hosts.len();
-        cluster::flat_or_other(&mut self.builder, zone, element)?;
+        cluster::flat_or_other(&mut self.builder, zone, element, self.is_prefixed)?;
         for host in before..self.builder.hosts.len() {
             let target = ProfileTarget::Host(HostId(host as u32));
             self.profile_file(element, "availability_file", ProfileKind::Speed, target)?;
@@ -386,7 +400,7 @@ impl<'d> XmlReader<'d, '_> {
         };
         let period =
             trace.number("periodicity", Some(-1.0), |text| text.parse().map_err(|_| "no number".to_owned()))?;
-        let (events, loop_after_s) = profile::parse(&text, period).map_err(|why| trace.error(why))?;
+        let (events, loop_after_s) = profile::parse(&text, kind, period).map_err(|why| trace.error(why))?;
         for target in targets {
             self.builder.add_profile(Profile { target, kind, events: events.clone(), loop_after_s });
         }

@@ -1,5 +1,6 @@
 //! Clusters and cabinets of SimGrid's files.
 
+use super::foreign;
 use super::tree::{Element, count, sharing};
 use crate::build::PlatformBuilder;
 use crate::build::cluster::FlatCluster;
@@ -14,6 +15,7 @@ pub(crate) fn flat_or_other(
     builder: &mut PlatformBuilder,
     zone: ZoneId,
     element: &Element,
+    is_prefixed: bool,
 ) -> Result<(), PlatformError> {
     builder.place = element.place;
     element.allow(&[
@@ -85,7 +87,7 @@ pub(crate) fn flat_or_other(
         loopback: loopback_bw.map(|bandwidth| (bandwidth, loopback_lat.unwrap_or(0.0))),
         limiter_bandwidth: optional("limiter_link", units::bandwidth)?,
         router: router.map_or_else(|| format!("{prefix}{id}_router{suffix}"), str::to_owned),
-        properties: properties(element)?,
+        properties: properties(builder, element, is_prefixed)?,
     };
     element.located(match add_topology {
         Some(add) => add(&cluster, element.need("topo_parameters")?, builder, zone),
@@ -96,14 +98,19 @@ pub(crate) fn flat_or_other(
 type AddTopology = fn(&FlatCluster<'_>, &str, &mut PlatformBuilder, ZoneId) -> Result<(), PlatformError>;
 
 /// Reads a `cabinet` element: hosts with links of their own in a zone of routing `Cluster`.
-pub(crate) fn cabinet(builder: &mut PlatformBuilder, zone: ZoneId, element: &Element) -> Result<(), PlatformError> {
+pub(crate) fn cabinet(
+    builder: &mut PlatformBuilder,
+    zone: ZoneId,
+    element: &Element,
+    is_prefixed: bool,
+) -> Result<(), PlatformError> {
     builder.place = element.place;
     element.allow(&["id", "prefix", "suffix", "radical", "speed", "bw", "lat"])?;
     let (prefix, suffix) = (element.get("prefix").unwrap_or(""), element.get("suffix").unwrap_or(""));
     let speed = element.number("speed", None, units::speed)?;
     let bandwidth = element.number("bw", None, units::bandwidth)?;
     let latency_s = element.number("lat", None, units::time)?;
-    let properties = properties(element)?;
+    let properties = properties(builder, element, is_prefixed)?;
     for (_, name) in numbered(element, prefix, suffix)? {
         let host = element.located(builder.add_host_in(zone, &name, speed, 1))?;
         for (key, value) in &properties {
@@ -119,13 +126,22 @@ pub(crate) fn cabinet(builder: &mut PlatformBuilder, zone: ZoneId, element: &Ele
     Ok(())
 }
 
-fn properties(element: &Element) -> Result<Vec<(String, String)>, PlatformError> {
+/// Returns the properties of each host, except those of other programs.
+fn properties(
+    builder: &mut PlatformBuilder,
+    element: &Element,
+    is_prefixed: bool,
+) -> Result<Vec<(String, String)>, PlatformError> {
     let mut properties = Vec::new();
     for child in &element.children {
         if child.name != "prop" {
             return Err(child.error(format!("element '{}' is unknown in a cluster", child.name)));
         }
-        properties.push((child.need("id")?.to_owned(), child.need("value")?.to_owned()));
+        let (id, value) = (child.need("id")?, child.need("value")?);
+        match foreign::own(id, value, is_prefixed) {
+            Some(key) => properties.push((key.to_owned(), value.to_owned())),
+            None => builder.ignore(format!("property '{id}' of a cluster")),
+        }
     }
     Ok(properties)
 }

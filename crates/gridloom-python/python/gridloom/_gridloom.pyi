@@ -271,9 +271,11 @@ def local(
     run_code: bool,
     libraries: list[str],
     memory_bytes: int | None,
+    worker_memory_bytes: int | None,
     shared_memory: bool,
     blas: str | None,
     python: str | None,
+    python_options: list[str],
     program: str | None,
     environment: list[tuple[str, str]],
     silent: bool,
@@ -290,12 +292,14 @@ def simulate(
     network: str | None,
     blas: str | None,
     python: str | None,
+    python_options: list[str],
     program: str | None,
 ) -> RawGrid: ...
 def print_to_program(is_error: bool, text: str) -> bool: ...
 def tell_progress(done: float, total: float | None) -> None: ...
 def worker_main(fd: int, has_log: bool) -> None: ...
 def forked() -> None: ...
+def processors() -> int: ...
 def begin_wait() -> RawWaiting | None: ...
 
 @final

@@ -28,6 +28,7 @@
     RuntimeWarning
     ├── ConnectWarning
     ├── DifferenceWarning
+    ├── RandomStateWarning
     └── UnreadErrorWarning
 """
 
@@ -55,6 +56,7 @@ __all__ = [
     "OutOfMemory",
     "ProcessEnded",
     "ProcessError",
+    "RandomStateWarning",
     "RemoteError",
     "ServerLost",
     "SignatureError",
@@ -291,14 +293,15 @@ class OutOfMemory(TaskError, MemoryError):
 
     Attributes
     ----------
-    resource : {"memory", "store", "shared data"}
-        What is full: memory of a server or of this program, the store of a server, or what servers reserve for shared data.
+    resource : {"memory", "worker", "store", "shared data"}
+        What is full: memory of a server or of this program, what a worker may hold (``worker_memory``), the store of a server, or what
+        servers reserve for shared data.
     place : str
         Where memory was missing: "in this program", "on server 'x'".
     name : str or None
         Name of the shared data.
     needed_bytes, held_bytes, limit_bytes : int or None
-        Size of the data, bytes of the store that cannot be freed now, and the limit of the store; ``None`` if it is not known.
+        Size of the data or of what the worker held, bytes of the store that cannot be freed now, and the limit of the store; ``None`` if it is not known.
     """
 
     resource: str = "memory"
@@ -353,6 +356,10 @@ class DifferenceWarning(RuntimeWarning):
     """
 
 
+class RandomStateWarning(RuntimeWarning):
+    """A random generator of the program is sent to several calls. Each gets a copy of it, so all draw the same numbers."""
+
+
 class UnreadErrorWarning(RuntimeWarning):
     """Calls failed, and the program did not read why.
 
@@ -371,6 +378,7 @@ _VARIANTS: dict[str, tuple[type[GridloomError], dict[str, Any]]] = {
     "DeadlineExceeded": (TimedOut, {"operation": "call"}),
     "DependencyFailed": (NotRun, {"reason": "dependency"}),
     "Discarded": (NotRun, {"reason": "discarded"}),
+    "MemoryExceeded": (OutOfMemory, {"resource": "worker"}),
     "NoRoomToShare": (OutOfMemory, {"resource": "shared data"}),
     "NotMapped": (NotRun, {"reason": "mapping"}),
     "Refused": (SignatureError, {"part": "arguments"}),

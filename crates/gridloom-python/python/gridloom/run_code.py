@@ -13,8 +13,9 @@ import collections
 import contextlib
 import inspect
 import io
+import json
+import logging
 import os
-import pickle
 import sys
 import tempfile
 import time
@@ -27,10 +28,13 @@ import numpy.typing as npt
 
 from .errors import text_of
 from .functions.declare import Array, Out, function
+from .functions.program_run import scratch_folder
 from .pickling.buffers import copied, split
-from .pickling.by_value import Pickler, digest
+from .pickling.by_value import Pickler, digest, dumps
+from .pickling.main_module import enable
 from .pickling.module_versions import digests_in, drop_outdated, note_imports, warn_of_others
 from .pickling.protocol import (
+    ARGUMENTS_VARIABLE,
     END,
     ERROR,
     PATH_VARIABLE,
@@ -41,9 +45,9 @@ from .pickling.protocol import (
     CannotImport,
     CannotLoad,
     OtherVersion,
-    class_names,
 )
-from .pickling.rebuild import OtherPython, Parts, Rebuilt, forget_namespaces, rebuild
+from .pickling.raised import pack_raised
+from .pickling.rebuild import OtherPython, Rebuilt, forget_namespaces, rebuild
 from .worker.modules import end_fork, format_traceback, loaded_modules
 from .worker.reuse import is_reusable
 
@@ -51,14 +55,16 @@ gl_module = "python"
 
 # A program calls few functions in turn.
 _FUNCTIONS_MAX = 16
-# The middle of a longer traceback or message of an exception is cut out.
-_TEXT_CHARACTERS_MAX = 65_536
 
 _functions: collections.OrderedDict[bytes, Rebuilt] = collections.OrderedDict()
 _set_up: dict[bytes, BaseException | None] = {}
 # Values that this process returns if it is a stream.
 _values: Iterator[Any] = iter(())
 
+if (_scratch := scratch_folder()) is not None:
+    enable(_scratch / "main", dumps)
+if ARGUMENTS_VARIABLE in os.environ:
+    sys.argv = json.loads(os.environ.pop(ARGUMENTS_VARIABLE))
 sys.path += [path for path in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if path and path not in sys.path]
 
 
@@ -82,7 +88,7 @@ def run(setup: bytes, function: bytes, arguments: Annotated[np.ndarray[Any, Any]
         if setup:
             # Modules that were imported again have not been set up.
             _initialize(setup)
-        with _same_folder():
+        with _SameFolder():
             value = _apply(called, actual)
     except (CannotLoad, CannotSetUp):
         raise
@@ -122,7 +128,7 @@ def _on_results(call: npt.NDArray[np.uint8], results: list[bytes]) -> tuple[byte
     try:
         called = _unpickled(call.data, "the task").value
         values = [_unpickled(memoryview(one)[1:], "a result of another task").value for one in results]
-        with _same_folder():
+        with _SameFolder():
             given = _packed_result(_value(called(*values)))
     except (CannotLoad, CannotReturn):
         raise
@@ -218,16 +224,19 @@ def _value(given: Any) -> Any:
     return asyncio.run(given) if inspect.iscoroutine(given) else given
 
 
-@contextlib.contextmanager
-def _same_folder() -> Iterator[None]:
-    """The next call may be of another function, which knows nothing of this one."""
-    folder = _folder()
-    try:
-        yield
-    finally:
-        if folder is not None and _folder() != folder:
+class _SameFolder:
+    """The next call may be of another function, which knows nothing of this one.
+
+    No context manager of `contextlib`: that sets the traceback of an exception, which some exceptions refuse, such as frozen data classes.
+    """
+
+    def __enter__(self) -> None:
+        self._folder = _folder()
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None and _folder() != self._folder:
             with contextlib.suppress(OSError):
-                os.chdir(folder)
+                os.chdir(self._folder)
 
 
 def _folder() -> str | None:
@@ -249,6 +258,8 @@ def _initialize(setup: bytes) -> None:
         except BaseException as error:  # SystemExit, too
             if os.getpid() != process:
                 end_fork(error)
+            # As ProcessPoolExecutor does.
+            logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
             _set_up[token] = error
         else:
             _set_up[token] = None
@@ -266,6 +277,8 @@ def _loaded(pickled: bytes) -> Any:
         _functions[pickled] = found
         if len(_functions) > _FUNCTIONS_MAX:
             _functions.popitem(last=False)
+    else:
+        found.use_main()
     _functions.move_to_end(pickled)
     return found.value
 
@@ -305,30 +318,4 @@ def _unpickled(given: bytes | memoryview, what: str) -> Rebuilt:
 
 def _packed_error(error: Exception) -> bytes:
     """An exception of the function."""
-    pickled, why = _pickled_exception(error)
-    text = _cut(format_traceback(error, error.__traceback__))
-    return ERROR + pickle.dumps((pickled, type(error).__qualname__, _cut(text_of(error)), text, class_names(*type(error).__mro__), _cut(why)))
-
-
-def _pickled_exception(error: Exception) -> tuple[bytes, str]:
-    """The exception, pickled such that it can be unpickled; or nothing, and why it cannot."""
-    why = ""
-    # An exception is unpickled by its constructor, unless it defines how itself. The constructor's parameters may differ from its `args`.
-    says_how = type(error).__reduce__ is not BaseException.__reduce__
-    for form in (error,) if says_how else (error, Parts(error)):
-        try:
-            made = io.BytesIO()
-            Pickler(made, shares=False).dump(form)
-            copy = pickle.loads(made.getvalue())
-            if type(copy) is not type(error) or text_of(copy) != text_of(error):
-                raise TypeError("another exception copy out")
-            return made.getvalue(), ""
-        except BaseException as failed:  # an exception can be made such that unpickling it exits
-            why = why or f"{type(failed).__name__}: {text_of(failed)}"
-    return b"", why
-
-
-def _cut(text: str) -> str:
-    half = _TEXT_CHARACTERS_MAX // 2
-    return text if len(text) <= _TEXT_CHARACTERS_MAX else f"{text[:half]} ... {text[-half:]}"
-
+    return ERROR + pack_raised(error, lambda one: format_traceback(one, one.__traceback__))

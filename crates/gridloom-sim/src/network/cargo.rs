@@ -1,5 +1,7 @@
 //! The kinds of traffic on the network: cargo of nodes, control frames, messages of processes.
 
+use std::fmt;
+
 use gridloom_base::{DatumId, Time};
 use gridloom_core::node::Message;
 
@@ -38,6 +40,26 @@ pub(crate) enum Parcel {
     Broken {
         datum: DatumId,
     },
+}
+
+impl Parcel {
+    /// Returns the kind of its contents, such as `Turn`.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Parcel::Message { message, .. } => variant_name(message),
+            Parcel::Cargo { cargo: Cargo::Datum { .. }, .. } => "a datum".into(),
+            Parcel::Cargo { cargo: Cargo::Probe { .. }, .. } => "a probe".into(),
+            Parcel::Broken { .. } => "a broken datum".into(),
+        }
+    }
+}
+
+/// Returns the name of the innermost variant, such as `Turn` of `Link(ToProber(Turn { to: … }))`.
+pub(crate) fn variant_name(value: &dyn fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    let path = &text[..text.find([' ', ',', ')', '[']).unwrap_or(text.len())];
+    let path = path.trim_end_matches(|letter: char| letter == '(' || letter.is_ascii_digit());
+    path.rsplit('(').next().unwrap_or(path).to_string()
 }
 
 /// The process message that a flow carries.

@@ -21,7 +21,7 @@ mod sockets;
 #[cfg(test)]
 mod two_hosts;
 
-pub(crate) use cargo::{Cargo, MessageFlow, Parcel};
+pub(crate) use cargo::{Cargo, MessageFlow, Parcel, variant_name};
 pub(crate) use corruption::Corruption;
 pub(crate) use links::{Landed, Links, Progress, is_crossed};
 pub(crate) use paths::Path;

@@ -21,5 +21,6 @@ mod profiles;
 mod recovery;
 mod replay;
 mod scripted;
+mod standstill;
 mod uploads;
 mod uses;

@@ -116,7 +116,7 @@ impl Tally {
 fn soak_all(options: &Options, scenario: Option<&Scenario>, from: u64, end: u64) -> Result<Tally> {
     let jobs = match options.jobs {
         Some(jobs) => usize::from(jobs),
-        None => std::thread::available_parallelism()?.get(),
+        None => gridloom_resources::processors(),
     };
     let (next, end, is_done) = (AtomicU64::new(from), AtomicU64::new(end), AtomicBool::new(false));
     let tally = Mutex::new(Tally::default());

@@ -124,6 +124,15 @@ impl SimBackend {
         simulation.next_event(self.client, Some(until))
     }
 
+    /// Returns an error if virtual time stands still.
+    fn check_time(&self) -> Result<(), Error> {
+        let simulation = self.simulation();
+        match simulation.standstill() {
+            None => Ok(()),
+            Some(why) => Err(Error::Stalled { seconds: simulation.now().seconds(), waiting: why.to_string() }),
+        }
+    }
+
     fn check_alive(&self) -> Result<(), Error> {
         match self.simulation().why_dead(self.client) {
             None => Ok(()),
@@ -198,7 +207,7 @@ impl Backend for SimBackend {
         let begin = self.now();
         let after = |limit: Duration| begin + u64::try_from(limit.as_nanos()).unwrap_or(STALL_NS);
         let until = limit.map(after);
-        let stalls_at = until.unwrap_or(begin + STALL_NS);
+        let (mut last_event, mut stalls_at) = (begin, until.unwrap_or(begin + STALL_NS));
         let mut events = VecDeque::new();
         loop {
             let (_turn, event) = match &self.drive {
@@ -218,18 +227,32 @@ impl Backend for SimBackend {
             };
             let Some(event) = event else {
                 self.check_alive()?;
+                self.check_time()?;
+                if until.is_none() {
+                    let simulation = self.simulation();
+                    let (now, latest) = (simulation.now(), last_event + CHANGES_NS_MAX);
+                    if simulation.has_flows() || (simulation.has_changes() && now < latest) {
+                        stalls_at = now + STALL_NS;
+                    }
+                }
                 if matches!(self.drive, Drive::Own(_)) && self.now() < stalls_at {
                     continue;
                 }
                 return Err(match (limit, &self.drive) {
                     (None, Drive::Own(_)) => {
-                        let waiting = "the program waits for an event that cannot happen".to_string();
+                        let hours = STALL_NS / (3600 * SECOND_NS);
+                        let waiting = format!(
+                            "the program waits, and in {hours} h of virtual time nothing but heartbeats has happened; \
+                             give the wait a time limit"
+                        );
                         Error::Stalled { seconds: self.now().seconds(), waiting }
                     }
                     (limit, _) => timed_out(limit),
                 });
             };
             events.push_back(event);
+            last_event = self.now();
+            stalls_at = until.unwrap_or(last_event + STALL_NS);
             if take(&mut events) {
                 return Ok(());
             }
@@ -250,7 +273,10 @@ impl Backend for SimBackend {
     }
 }
 
-/// If a program waits without limit and nothing but heartbeats has happened for this long, the simulation is stalled.
-const STALL_NS: u64 = 30 * 24 * 3600 * SECOND_NS;
+/// If a program waits without limit and no transfer, task, profile or fault has been pending for this long, the simulation
+/// is stalled: only heartbeats are left.
+const STALL_NS: u64 = 24 * 3600 * SECOND_NS;
+/// How long a program waits for an effect of future changes by profiles and faults. A profile may loop for ever.
+const CHANGES_NS_MAX: u64 = 30 * STALL_NS;
 /// Maximum virtual time before a wait checks whether it has to end: a few milliseconds of real time.
 const CHECK_NS: u64 = 60 * SECOND_NS;

@@ -12,7 +12,7 @@ use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskId};
 use gridloom_core::call::Deferral;
 use gridloom_core::graph::{Argument, CallOptions, Failures, Output, Retry, Task, TaskKind};
 use gridloom_idl::method::is_automatic;
-use gridloom_idl::{ActualArgument, BindError, BoundCall, Signature, class_of};
+use gridloom_idl::{ActualArgument, BindError, BoundCall, Signature, class_of, method_of};
 
 use gridloom_perf::ServerView;
 
@@ -32,6 +32,8 @@ pub struct Function {
     hash: u64,
     /// The server that has to run its calls, if there is one.
     only: Option<NodeId>,
+    /// True if it is a method of a class.
+    is_method: bool,
     /// The object of which it is a method.
     object: Option<ObjectLocation>,
     /// The errors after which its calls run again.
@@ -63,14 +65,20 @@ pub(crate) struct ObjectLocation {
 impl Function {
     /// Returns an offered function by name (`module/function`, or `function` alone if only one module has it).
     pub(crate) fn named(session: &Session, name: &str) -> Result<Function, Error> {
-        let signature = Arc::new(session.state_now().directory.function(name)?.clone());
-        Ok(Function::new(session, signature))
+        let (signature, is_method) = {
+            let state = session.state_now();
+            let signature = state.directory.function(name)?;
+            let is_method = method_of(&signature.name, |initialize| state.directory.offers(initialize)).is_some();
+            (Arc::new(signature.clone()), is_method)
+        };
+        Ok(Function { is_method, ..Function::new(session, signature) })
     }
 
     pub(crate) fn new(session: &Session, signature: Arc<Signature>) -> Function {
         Function {
             session: session.clone(),
             hash: signature.hash(),
+            is_method: false,
             signature,
             only: None,
             object: None,
@@ -111,12 +119,26 @@ impl Function {
 
     /// Returns the function as a method of that object.
     pub(crate) fn method_of(self, object: ObjectLocation) -> Function {
-        Function { object: Some(object), ..self }
+        Function { object: Some(object), is_method: true, ..self }
     }
 
     /// True if it is a method of a class: its calls run on an object, in their order and at most once.
     pub fn is_method(&self) -> bool {
-        class_of(self.name()).is_some()
+        self.is_method
+    }
+
+    /// The class, `module/class`, if it is a method.
+    pub fn class(&self) -> Option<&str> {
+        class_of(self.name()).filter(|_| self.is_method).map(|(class, _)| class)
+    }
+
+    /// Returns its call in C, as [`Signature::c_prototype`] does.
+    ///
+    /// # Errors
+    /// If a program in C cannot call it.
+    pub fn c_prototype(&self) -> Result<String, String> {
+        let method = class_of(self.name()).filter(|_| self.is_method).map(|(_, method)| method);
+        self.signature.c_prototype(method)
     }
 
     /// The full name: `module/function`.
@@ -345,7 +367,7 @@ impl Function {
         mut name: impl FnMut(&Value) -> (DatumId, Value),
     ) -> Result<Prepared, Error> {
         if self.object.is_none()
-            && let Some((class, _)) = class_of(self.name())
+            && let Some(class) = self.class()
         {
             let name = self.name();
             return Err(Error::Usage(format!(
@@ -353,7 +375,7 @@ impl Function {
             )));
         }
         let bound = self.bind(args, named)?;
-        let is_run = class_of(self.name()).is_some_and(|(_, method)| is_automatic(method));
+        let is_run = self.is_method && class_of(self.name()).is_some_and(|(_, method)| is_automatic(method));
         if bound.work_flops.is_none() && self.session.is_simulated() && !is_run {
             warn_of_unknown_work(&self.signature.name);
         }

@@ -55,6 +55,8 @@ pub struct PendingCall {
     task: TaskId,
     signature: Arc<Signature>,
     outputs: Vec<(DatumId, Meta)>,
+    /// True if it is the call of a method.
+    is_method: bool,
     collected: bool,
 }
 
@@ -68,6 +70,7 @@ impl PendingCall {
     ) -> Result<PendingCall, Error> {
         let SendOptions { limit, transfers, only, calibrates, callee, deferral } = options;
         let Prepared { mut task, values, outputs } = prepared;
+        let is_method = task.object().is_some();
         let mut sources = Vec::with_capacity(values.len());
         for (datum, value) in &values {
             session.put(*datum, value);
@@ -88,7 +91,7 @@ impl PendingCall {
         };
         session.command(Command::Call { task, sources, limits, deferral: deferral.map(Box::new) });
         let (session, signature) = (session.clone(), signature.clone());
-        Ok(PendingCall { session, task: id, signature, outputs, collected: false })
+        Ok(PendingCall { session, task: id, signature, outputs, is_method, collected: false })
     }
 
     /// True if it has ended.
@@ -136,6 +139,11 @@ impl PendingCall {
         let ended = self.session.state_now().calls.get(self.task).flatten().map(seconds);
         // Dropping the call abandons its results.
         ended.ok_or(self)
+    }
+
+    /// True if it is the call of a method of an object.
+    pub fn is_method(&self) -> bool {
+        self.is_method
     }
 
     /// Waits for its results.

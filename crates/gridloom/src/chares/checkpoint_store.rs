@@ -165,7 +165,7 @@ impl CheckpointStore {
             let kept = match self {
                 CheckpointStore::Folder { folder, run, .. } => folder
                     .complete(number, element.elements().count(), *run)
-                    .map(|()| Some(Restart { folder: folder.text(), number: Some(number) })),
+                    .map(|()| Some(Restart { folder: folder.path(), number: Some(number) })),
                 CheckpointStore::Nowhere | CheckpointStore::Memory(_) => Ok(None),
             };
             match kept.and_then(|kept| course.resize(places, generation, elements, kept)) {

@@ -50,8 +50,8 @@ impl CheckpointFolder {
         CheckpointFolder(path.into())
     }
 
-    pub(super) fn text(&self) -> String {
-        self.0.to_string_lossy().into_owned()
+    pub(super) fn path(&self) -> PathBuf {
+        self.0.clone()
     }
 
     /// Writes the saved state of an element of that run.

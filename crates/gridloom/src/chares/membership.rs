@@ -195,7 +195,7 @@ impl Membership {
                     let folder = epochs.parts();
                     // If an element is lost before the command starts the next generation, all go back to an earlier one.
                     folder.mark_complete(old.epoch, old.elements.len() as u32, 0)?;
-                    Ok(Restart { folder: folder.text(), number: Some(old.epoch) })
+                    Ok(Restart { folder: folder.path(), number: Some(old.epoch) })
                 };
                 let restart = kept.map_or_else(own, Ok)?;
                 epochs.request(&ResizeRequest { epoch: old.epoch, elements, restart })

@@ -1,5 +1,7 @@
 //! Options of a run of chares: its possible numbers of elements, and where checkpoints are kept.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// The possible numbers of elements of a run, with the reasons for the limits.
@@ -30,14 +32,16 @@ impl ElementLimits {
 /// How the command and the elements communicate changes of the number of elements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Resizing {
-    pub folder: String,
+    #[serde(with = "gridloom_base::path_bytes")]
+    pub folder: PathBuf,
     pub bounds: ElementLimits,
 }
 
 /// Where checkpoints are kept, and which of those that the program requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CheckpointOptions {
-    pub folder: String,
+    #[serde(with = "gridloom_base::path_bytes")]
+    pub folder: PathBuf,
     /// Keep one of this many requested checkpoints.
     pub every: u64,
     /// Identifies the run: one random number for all starts by one command.
@@ -49,7 +53,8 @@ pub struct CheckpointOptions {
 /// A checkpoint from which a program resumes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Restart {
-    pub folder: String,
+    #[serde(with = "gridloom_base::path_bytes")]
+    pub folder: PathBuf,
     /// The checkpoint's number in the folder; `None` for the last complete one.
     #[serde(default)]
     pub number: Option<u64>,

@@ -91,8 +91,7 @@ impl ElementPlacement {
     pub(super) fn on_server(mut self, gang: &Gang) -> Result<ElementPlacement, String> {
         let folders = self.checkpoint.iter_mut().map(|keep| &mut keep.folder);
         for folder in folders.chain(self.restart.iter_mut().map(|restart| &mut restart.folder)) {
-            let path = checkpoints::folder_of(gang.checkpoints.as_deref(), folder)?;
-            *folder = path.to_str().ok_or_else(|| format!("{}: the path is not UTF-8", path.display()))?.to_string();
+            *folder = checkpoints::folder_of(gang.checkpoints.as_deref(), &folder.to_string_lossy())?;
         }
         if self.memory.is_some() {
             return Err(
@@ -163,6 +162,8 @@ pub(super) fn check_connections(own: &[ElementPlacement]) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -174,13 +175,13 @@ mod tests {
             ..ElementPlacement::default()
         };
         let places = keep("heat").on_server(&gang).unwrap();
-        assert_eq!(places.checkpoint.unwrap().folder, "/kept/heat");
+        assert_eq!(places.checkpoint.unwrap().folder, Path::new("/kept/heat"));
         assert_eq!(places.records.unwrap().own, Some(("/own".into(), -3)));
         let restart = |folder: &str| ElementPlacement {
             restart: Some(Restart { folder: folder.into(), number: Some(2) }),
             ..ElementPlacement::default()
         };
-        assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, "/kept/heat");
+        assert_eq!(restart("heat").on_server(&gang).unwrap().restart.unwrap().folder, Path::new("/kept/heat"));
         for wrong in [keep("/etc"), keep(".."), restart("/tmp/other")] {
             assert!(wrong.on_server(&gang).unwrap_err().contains("by name, not by folder"));
         }

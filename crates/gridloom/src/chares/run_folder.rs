@@ -13,10 +13,12 @@
 //!
 //! **Promise:** files appear atomically: a reader finds a file complete or not at all.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use gridloom_base::EscapedBytes;
 use gridloom_chare::Pe;
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
@@ -59,10 +61,19 @@ pub struct ResizeRequest {
 /// Description of a run for other processes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunDescription {
-    pub program: Vec<String>,
+    #[serde(with = "gridloom_base::path_bytes::list")]
+    pub program: Vec<OsString>,
     /// The number of elements at the beginning.
     pub elements: u32,
     pub bounds: ElementLimits,
+}
+
+impl RunDescription {
+    /// Returns the command line, for display.
+    pub fn words(&self) -> String {
+        let words: Vec<String> = self.program.iter().map(|word| EscapedBytes::of(&word).to_string()).collect();
+        words.join(" ")
+    }
 }
 
 /// The files of a run.

@@ -20,7 +20,8 @@ use crate::Error;
 /// Where elements write their records.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Records {
-    pub folder: String,
+    #[serde(with = "gridloom_base::path_bytes")]
+    pub folder: PathBuf,
     /// Number of earlier restarts of the program.
     pub run: u32,
     /// For an element on a server: its file, used instead of one in the folder, and the offset to add to its times, nanoseconds.
@@ -134,7 +135,7 @@ impl Timeline {
     /// If it cannot be written.
     pub(super) fn write(self, element: &Element) -> Result<(), Error> {
         let Timeline { records, mut events, left_out, .. } = self;
-        let in_folder = (path_of(Path::new(&records.folder), records.run, element.me().0), 0);
+        let in_folder = (path_of(&records.folder, records.run, element.me().0), 0);
         let (path, shift_ns) = records.own.unwrap_or(in_folder);
         for event in &mut events {
             event.began_ns = event.began_ns.saturating_add_signed(shift_ns);

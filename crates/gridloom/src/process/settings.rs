@@ -2,9 +2,12 @@
 //! precedence. It is read once and applies to all processes of the program.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::{Level, LogLevels};
+use gridloom_base::{EscapedBytes, Level, LogLevels};
 
 use crate::Error;
 
@@ -41,7 +44,7 @@ fn with_settings<R>(call: impl FnOnce(&mut Settings) -> R) -> R {
 ///
 /// # Errors
 /// If one of the options lacks its value, the file cannot be read, or a log level is unknown.
-pub fn read_settings(words: &[String]) -> Result<Vec<String>, Error> {
+pub fn read_settings(words: &[OsString]) -> Result<Vec<OsString>, Error> {
     read(words).map_err(Error::Input)
 }
 
@@ -50,17 +53,17 @@ pub(super) fn read_once() -> Result<(), Error> {
     if with_settings(|settings| settings.are_read) {
         return Ok(());
     }
-    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     read_settings(&words).map(drop)
 }
 
-fn read(words: &[String]) -> Result<Vec<String>, String> {
+fn read(words: &[OsString]) -> Result<Vec<OsString>, String> {
     let options = Options::read(words)?;
-    let file = match options.file.or_else(|| std::env::var(FILE_VARIABLE).ok()) {
+    let file = match options.file.or_else(|| std::env::var_os(FILE_VARIABLE)) {
         None => BTreeMap::new(),
         Some(name) => {
-            let text = std::fs::read_to_string(&name).map_err(|error| format!("{name}: {error}"))?;
-            read_file(&text).map_err(|error| format!("{name}: {error}"))?
+            let text = crate::read_text(Path::new(&name)).map_err(|error| error.to_string())?;
+            read_file(&text).map_err(|error| format!("{}: {error}", EscapedBytes::of(&name)))?
         }
     };
     with_settings(|settings| {
@@ -93,36 +96,41 @@ pub fn log_accepts(level: Level, category: &str) -> bool {
 /// Options from the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Options {
-    file: Option<String>,
+    file: Option<OsString>,
     log: Option<String>,
     set: BTreeMap<String, String>,
-    others: Vec<String>,
+    others: Vec<OsString>,
 }
 
 impl Options {
-    fn read(words: &[String]) -> Result<Options, String> {
+    fn read(words: &[OsString]) -> Result<Options, String> {
         let mut options = Options::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
-            let (option, value) = match word.split_once('=') {
-                Some((option, value)) if option.starts_with("--") => (option, Some(value.to_string())),
-                _ => (word.as_str(), None),
+            let bytes = word.as_bytes();
+            let (option, value) = match bytes.iter().position(|byte| *byte == b'=') {
+                Some(at) if bytes.starts_with(b"--") => {
+                    (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]).to_owned()))
+                }
+                _ => (bytes, None),
             };
-            if !["--set", "--config", "--log"].contains(&option) {
+            let options_of_run = ["--set", "--config", "--log"];
+            let Some(option) = options_of_run.into_iter().find(|one| one.as_bytes() == option) else {
                 options.others.push(word.clone());
                 if word == "--" {
                     options.others.extend(rest.cloned());
                     break;
                 }
                 continue;
-            }
+            };
             let value = value.or_else(|| rest.next().cloned());
             let value = value
                 .ok_or_else(|| format!("'{option}' needs a value: --set NAME=VALUE, --config FILE, --log LEVELS"))?;
             match option {
                 "--config" => options.file = Some(value),
-                "--log" => options.log = Some(value),
+                "--log" => options.log = Some(text_of(option, &value)?),
                 _ => {
+                    let value = text_of(option, &value)?;
                     let (name, value) = value
                         .split_once('=')
                         .ok_or_else(|| format!("'--set {value}' sets nothing; write NAME=VALUE"))?;
@@ -132,6 +140,12 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// Returns the value of an option that is a text.
+fn text_of(option: &str, value: &OsStr) -> Result<String, String> {
+    let text = value.to_str().map(str::to_string);
+    text.ok_or_else(|| format!("'{option} {}': the value is not UTF-8", EscapedBytes::of(&value)))
 }
 
 /// Reads the values of a TOML file, with the names of tables as prefixes.
@@ -156,18 +170,26 @@ fn read_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn options(words: &str) -> Result<Options, String> {
-        Options::read(&words.split(' ').map(String::from).collect::<Vec<_>>())
+        Options::read(&words.split(' ').map(OsString::from).collect::<Vec<_>>())
     }
 
     #[test]
     fn options_are_read_and_others_left() {
         let read = options("-v --set a.b=1 --log=debug x --set=c=x=y --config f.toml -- --log").unwrap();
-        assert_eq!((read.file.as_deref(), read.log.as_deref()), (Some("f.toml"), Some("debug")));
+        assert_eq!(
+            (read.file.as_deref().and_then(OsStr::to_str), read.log.as_deref()),
+            (Some("f.toml"), Some("debug"))
+        );
         assert_eq!(read.set, BTreeMap::from([("a.b".into(), "1".into()), ("c".into(), "x=y".into())]));
         assert_eq!(read.others, ["-v", "x", "--", "--log"]);
+        let odd = || OsString::from_vec(b"caf\xe9=1".to_vec());
+        assert_eq!(Options::read(&[odd()]).unwrap().others, [odd()]);
+        assert!(Options::read(&["--set".into(), odd()]).unwrap_err().contains("caf\\xe9=1': the value is not UTF-8"));
         for (wrong, why) in [("--set", "needs a value"), ("--set a", "NAME=VALUE")] {
             assert!(options(wrong).unwrap_err().contains(why), "{wrong}");
         }

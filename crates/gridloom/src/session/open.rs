@@ -2,20 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use gridloom_base::NodeId;
+use gridloom_base::dial::{REFUSED, may_recover};
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
 use crate::Error;
 use crate::backend::{Backend, NetBackend, SimBackend};
-use crate::local::{LocalConfig, LocalProcesses};
+use crate::local::{LocalConfig, LocalProcesses, StartProgress};
 use crate::simulate::SimulateConfig;
 use crate::testbed_grid::TestbedGridConfig;
 
 /// Number of sessions that this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Interval for checking that the processes of an own grid still run.
+const OWN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Connects to the agent at `address` (`host:port`).
 ///
@@ -40,7 +45,8 @@ pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
     let processes = LocalProcesses::start(&config)?;
     let backend = NetBackend::connect_with(&processes.address, &processes.secret, config.site(1))?;
     let session = open(backend, Some(processes))?;
-    await_servers(&session, config.servers)?;
+    let awaited = || "the agent does not know all servers yet".to_string();
+    await_own(&session, awaited, |state| has_servers(state, config.servers))?;
     Ok(session)
 }
 
@@ -122,6 +128,7 @@ fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> R
         Some(simulated) if simulated.timeline_path().is_none() => Retention::Summaries,
         Some(_) => Retention::Records,
     };
+    let is_own = processes.is_some();
     let inner = Inner {
         number: OPENED.fetch_add(1, Ordering::Relaxed),
         pid: std::process::id(),
@@ -137,20 +144,52 @@ fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> R
         backend: Arc::new(backend),
     };
     let session = Session(Arc::new(inner));
-    let connected = session.wait(Some(CONNECT_LIMIT), |state| state.directory.is_connected());
-    match connected {
+    if is_own {
+        let awaited = || match session.state_now().directory.agent_lost() {
+            Some(error) => error.to_string(),
+            None => "the agent has not answered yet".to_string(),
+        };
+        let is_slow = |why: &str| !why.contains(REFUSED);
+        await_own(&session, awaited, |state| state.directory.is_connected(is_slow))??;
+        return Ok(session);
+    }
+    match session.wait(Some(CONNECT_LIMIT), |state| state.directory.is_connected(may_recover)) {
         Ok(result) => result?,
         Err(error @ Error::Process(_)) => return Err(error),
         Err(_) => {
             let seconds = CONNECT_LIMIT.as_secs();
-            return Err(Error::Connect(format!("the agent did not answer within {seconds} s")));
+            let lost = session.state_now().directory.agent_lost().map(ToString::to_string);
+            let why = lost.unwrap_or_else(|| format!("the agent did not answer within {seconds} s"));
+            return Err(Error::Connect(why));
         }
     }
     Ok(session)
 }
 
+/// Waits for the processes of the session's own grid as long as they run.
+fn await_own<R>(
+    session: &Session,
+    awaited: impl Fn() -> String,
+    mut done: impl FnMut(&mut State) -> Option<R>,
+) -> Result<R, Error> {
+    let mut progress = StartProgress::new();
+    loop {
+        match session.wait(Some(OWN_CHECK_INTERVAL), &mut done) {
+            Err(Error::TimedOut { .. }) => {}
+            result => return result,
+        }
+        let mut processes = session.0.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        processes.as_mut().map_or(Ok(()), LocalProcesses::check_alive)?;
+        progress.report(&awaited);
+    }
+}
+
+fn has_servers(state: &State, count: usize) -> Option<()> {
+    (state.directory.servers().servers.len() >= count).then_some(())
+}
+
 fn await_servers(session: &Session, count: usize) -> Result<(), Error> {
     session
-        .wait(Some(CONNECT_LIMIT), |state| (state.directory.servers().servers.len() >= count).then_some(()))
+        .wait(Some(CONNECT_LIMIT), |state| has_servers(state, count))
         .map_err(|_| Error::Connect(format!("not all of the {count} servers registered")))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gridloom_base::{Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
-use gridloom_net::jobs::{BlockingJobs, JobsConfig, blocking};
+use gridloom_net::jobs::{BlockingJobs, Interpreter, JobsConfig, blocking};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
 use gridloom_net::store::Store;
@@ -25,7 +25,7 @@ pub(super) struct RealBodies {
 }
 
 impl RealBodies {
-    pub(super) fn new(offer: &Offer, worker_program: PathBuf, python: PathBuf) -> Result<RealBodies, Error> {
+    pub(super) fn new(offer: &Offer, worker_program: PathBuf, python: Interpreter) -> Result<RealBodies, Error> {
         let config = JobsConfig {
             server_name: "simulation".into(),
             // One body runs at a time, while others wait for answers to their callbacks.
@@ -40,6 +40,7 @@ impl RealBodies {
             pass_env: vec!["*".into()],
             run_as: None,
             slowdown: 1.0,
+            worker_memory_bytes: None,
             worker_group: None,
         };
         let jobs = BlockingJobs::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;

@@ -22,17 +22,18 @@ const VARIABLE: &str = "GRIDLOOM_SIMULATE";
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SimulateConfig {
+    #[serde(with = "gridloom_base::path_bytes")]
     pub platform: PathBuf,
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub deployment: Option<PathBuf>,
     /// Scenario of faults; its times count from the beginning of the simulation.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub faults: Option<PathBuf>,
     /// Descriptions of the servers' functions: `.idl` and `.py` files, `builtin:linalg` and the like.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::list")]
     pub functions: Vec<PathBuf>,
     /// Libraries for the `.idl` files, if bodies are run.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::list")]
     pub libraries: Vec<PathBuf>,
     /// Run the bodies of tasks, so that results are real.
     #[serde(default)]
@@ -53,31 +54,34 @@ pub struct SimulateConfig {
     #[serde(default)]
     pub efficiencies: BTreeMap<String, f64>,
     /// File for the report, written at the end of the session.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub report: Option<PathBuf>,
     /// File for the timeline of all groups, a web page, written at the end of the session.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub timeline: Option<PathBuf>,
     /// File in which the durations of measured blocks are recorded.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub record: Option<PathBuf>,
     /// File of recorded durations, which are charged instead of measured ones.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub replay: Option<PathBuf>,
     /// Virtual seconds after which a run of processes ends; a failure if any still runs.
     #[serde(default)]
     pub until: Option<f64>,
     /// File for a trace, for a viewer: in Paje's format if its name ends in `.paje`, otherwise in Chrome's.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub trace: Option<PathBuf>,
     /// BLAS library for `linalg/…`.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub blas: Option<PathBuf>,
     /// Python interpreter for Python functions.
-    #[serde(default)]
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub python: Option<PathBuf>,
-    /// The `gridloom` program, for bodies.
+    /// Options of the interpreter, such as `-O`, one word each.
     #[serde(default)]
+    pub python_options: Vec<String>,
+    /// The `gridloom` program, for bodies.
+    #[serde(default, with = "gridloom_base::path_bytes::option")]
     pub program: Option<PathBuf>,
 }
 
@@ -97,26 +101,15 @@ impl SimulateConfig {
             self.libraries.extend(local.libraries.iter().cloned());
             self.blas = self.blas.or_else(|| local.blas.clone());
             self.python = self.python.or_else(|| local.python.clone());
+            self.python_options.extend(local.python_options.iter().cloned());
             self.program = self.program.or_else(|| local.program.clone());
         }
         self
     }
 
     /// Returns the environment variable that makes a program run in this simulation, as `(name, value)`.
-    ///
-    /// # Errors
-    /// If a path is not UTF-8.
-    pub fn to_environment(&self) -> Result<(String, String), Error> {
-        let text = serde_json::to_string(self).map_err(|_| {
-            let paths =
-                [&self.report, &self.timeline, &self.trace, &self.record, &self.replay, &self.faults, &self.deployment];
-            let named =
-                paths.into_iter().flatten().chain([&self.platform]).chain(&self.functions).chain(&self.libraries);
-            let wrong = named.filter(|path| path.to_str().is_none()).map(|path| path.display().to_string()).next();
-            let wrong = wrong.unwrap_or_else(|| "a path".into());
-            Error::Input(format!("{wrong}: names of files and folders must be UTF-8 here; rename it, or link to it"))
-        })?;
-        Ok((VARIABLE.into(), text))
+    pub fn to_environment(&self) -> (String, String) {
+        (VARIABLE.into(), serde_json::to_string(self).expect("a configuration of texts, numbers and paths"))
     }
 
     /// Reads and checks the platform and the deployment.

@@ -175,6 +175,12 @@ impl Roles {
     }
 }
 
+/// Lists the parts of a platform file that have no meaning here, with their numbers; `None` if all have one.
+pub fn ignored_text(platform: &Platform) -> Option<String> {
+    let parts: Vec<String> = platform.ignored().iter().map(|(what, count)| format!("{count} × {what}")).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// Checks that two hosts of a grid can reach each other.
 pub(crate) fn check_route(platform: &Platform, one: HostId, other: HostId) -> Result<(), Error> {
     let name = |host: HostId| &platform.hosts()[host.0 as usize].name;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gridloom_base::{NodeId, SplitMix64};
+use gridloom_net::jobs::Interpreter;
 use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::{FaultTargets, Scenario};
@@ -43,7 +44,8 @@ pub(crate) fn start_grid(
     roles: &Roles,
 ) -> Result<BTreeMap<NodeId, String>, Error> {
     let platform = simulation.platform().clone();
-    let python = config.python.clone().unwrap_or_else(default_python);
+    let program = config.python.clone().unwrap_or_else(default_python);
+    let python = Interpreter { program, options: config.python_options.clone() };
     let mut files = config.functions.clone();
     if !files.iter().any(|file| file.as_os_str() == BUILTIN_LINALG) {
         files.insert(0, PathBuf::from(BUILTIN_LINALG));

@@ -1,6 +1,8 @@
 //! `gridloom chares advise`.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -55,7 +57,7 @@ pub struct Options {
     json: bool,
     /// The program and its arguments; {chares} is replaced by the number of chares
     #[arg(last = true, required = true)]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 /// Placeholder for the number of chares in the program's arguments.
@@ -75,7 +77,7 @@ struct Row {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     ensure!(
-        options.program.iter().skip(1).any(|word| word.contains(PLACEHOLDER)),
+        options.program.iter().skip(1).any(|word| with_number(word, "") != *word),
         "no argument of the program has {PLACEHOLDER}, the placeholder for the number of chares, as in: \
          -- stencil --chares {PLACEHOLDER}"
     );
@@ -152,9 +154,22 @@ fn links_between_sites(platform: &Platform, hosts: &[HostId]) -> BTreeSet<String
     far.difference(&near).map(|link| platform.links()[link.0 as usize].name.clone()).collect()
 }
 
+/// Returns a word of the command line with the number in place of each [`PLACEHOLDER`].
+fn with_number(word: &OsStr, number: &str) -> OsString {
+    let mut replaced = Vec::new();
+    let mut rest = word.as_bytes();
+    while let Some(at) = rest.windows(PLACEHOLDER.len()).position(|part| part == PLACEHOLDER.as_bytes()) {
+        replaced.extend_from_slice(&rest[..at]);
+        replaced.extend_from_slice(number.as_bytes());
+        rest = &rest[at + PLACEHOLDER.len()..];
+    }
+    replaced.extend_from_slice(rest);
+    OsString::from_vec(replaced)
+}
+
 /// The program with one number of chares.
 struct Program<'a> {
-    words: &'a [String],
+    words: &'a [OsString],
     per_element: u32,
     chares: usize,
 }
@@ -164,7 +179,7 @@ impl Program<'_> {
     fn simulated_s(&self, config: &SimulateConfig) -> Result<f64> {
         let Program { words, per_element, chares } = self;
         let number = chares.to_string();
-        let words: Vec<String> = words.iter().map(|word| word.replace(PLACEHOLDER, &number)).collect();
+        let words: Vec<OsString> = words.iter().map(|word| with_number(word, &number)).collect();
         let with = format!("with {} ({per_element} an element)", count(*chares, "chare"));
         let near = if config.without_latency.is_empty() { "" } else { ", no latency between sites" };
         stderr_line!("gridloom: simulating {with}{near}");

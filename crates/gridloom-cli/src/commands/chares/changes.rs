@@ -4,6 +4,7 @@
 //! epoch that it names.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +22,8 @@ use gridloom_testbed::fleet::{AfterEnd, ExitCause, RunController};
 use gridloom_testbed::spec::{Deployed, Launch};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
-use super::{Elements, FOLDER_NAME, deployed_of, hosts_of, text_of};
+use super::super::absolute;
+use super::{Elements, FOLDER_NAME, deployed_of, hosts_of};
 use crate::commands::OwnFolder;
 
 /// How long the next change waits for elements that the last change has removed. Shorter than the time for which
@@ -39,7 +41,7 @@ pub(super) struct ElementChanges<'a> {
     epochs: RunFolder,
     bell: File,
     elements: &'a Elements,
-    program: &'a [String],
+    program: &'a [OsString],
     /// Folder for the files by which processes report that they have read which element they are.
     reports: &'a OwnFolder,
     generation: Generation,
@@ -59,7 +61,7 @@ pub(super) fn prepared(elements: &Elements, is_in_memory: bool) -> Result<(OwnFo
     let epochs = RunFolder::new(&folder.0);
     mkfifoat(CWD, epochs.pipe(), Mode::RUSR | Mode::WUSR).with_context(|| epochs.pipe().display().to_string())?;
     let bounds = bounds(elements, is_in_memory)?;
-    let changing = Resizing { folder: text_of(&folder.0)?, bounds };
+    let changing = Resizing { folder: absolute(&folder.0)?, bounds };
     Ok((folder, changing))
 }
 
@@ -97,7 +99,7 @@ impl<'a> ElementChanges<'a> {
     pub(super) fn new(
         folder: OwnFolder,
         elements: &'a Elements,
-        program: &'a [String],
+        program: &'a [OsString],
         asked: &'a OwnFolder,
         left: u32,
     ) -> Result<ElementChanges<'a>> {

@@ -4,6 +4,9 @@
 //! when all servers have granted theirs. Each server grants all requested slots or none. So a waiting gang holds slots
 //! only of servers that precede the one it waits for, and no two gangs can wait for each other.
 
+use gridloom_base::EscapedBytes;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -42,6 +45,7 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     let output_format = if options.json { OutputFormat::Json } else { OutputFormat::Text };
     let timeline = options.trace.as_deref().map(TimelineFile::claim).transpose()?;
     let grid = Grid::connect(&agent)?;
+    let name = name_of_program(name)?;
     let function = find(&grid, name)?;
     grid.listen(move |spoken| {
         if let OutputItem::Text { is_error, text } = &spoken.output {
@@ -73,6 +77,11 @@ pub(super) fn run(options: &Run, agent: &str) -> Result<ExitCode> {
     }
     output_format.done(status);
     Ok(ExitCode::from(status))
+}
+
+fn name_of_program(word: &OsStr) -> Result<&str> {
+    word.to_str()
+        .with_context(|| format!("no program can have the name '{}', which is not UTF-8", EscapedBytes::of(word)))
 }
 
 /// Returns the agent's address, from the environment if none is given.

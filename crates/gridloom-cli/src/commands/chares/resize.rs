@@ -42,7 +42,7 @@ struct Run {
 
 impl Run {
     fn in_words(&self) -> String {
-        format!("--run {} ({})", self.process, self.file.program.join(" "))
+        format!("--run {} ({})", self.process, self.file.words())
     }
 }
 

@@ -7,7 +7,7 @@ use gridloom::chares::{Records, keep_record, monotonic_ns, write_element_trace};
 use gridloom_base::limits::CHARE_EVENTS_MAX;
 use gridloom_base::stderr_line;
 
-use super::text_of;
+use super::super::absolute;
 use crate::commands::OwnFolder;
 use crate::commands::simulate::claim;
 
@@ -28,7 +28,7 @@ impl TimelineFile {
 
     /// Returns where the elements of the first run write their records.
     pub fn records(&self) -> Result<Records> {
-        Ok(Records { folder: text_of(&self.folder.0)?, ..Records::default() })
+        Ok(Records { folder: absolute(&self.folder.0)?, ..Records::default() })
     }
 
     /// Stores the record that an element on a server has left of that run; an empty record is ignored.

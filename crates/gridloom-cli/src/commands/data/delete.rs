@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use gridloom::Error;
-use gridloom_base::{Escaped, NameError};
+use gridloom_base::NameError;
 use serde_json::{Value, json};
 
 use crate::commands::{GridOption, print_json, print_line};
@@ -41,7 +41,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print_json(&json!({ "deleted": deleted, "not_deleted": failed }))?;
         return Ok(code);
     }
-    deleted.iter().try_for_each(|name| print_line(&format!("'{}' deleted", Escaped(name))))?;
-    failed.iter().for_each(|(_, error)| gridloom_base::stderr_line!("gridloom: {}", Escaped(error)));
+    deleted.iter().try_for_each(|name| print_line(&format!("'{}' deleted", name)))?;
+    failed.iter().for_each(|(_, error)| gridloom_base::stderr_line!("gridloom: {}", error));
     Ok(code)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use gridloom::SharedDataReport;
-use gridloom_base::{Escaped, Method, NodeId};
+use gridloom_base::{Method, NodeId};
 use gridloom_core::data::{Verdict, VersionReport, VersionState};
 use gridloom_core::node::message::{CandidateReport, CopyReport, LinkBasis};
 use gridloom_perf::LinkEstimate;
@@ -108,7 +108,7 @@ fn basis(basis: LinkBasis) -> &'static str {
 }
 
 fn page(name: &str, explained: &SharedDataReport) -> String {
-    let mut text = format!("{}\n", Escaped(name));
+    let mut text = format!("{}\n", name);
     explained.versions.iter().for_each(|version| text += &version_lines(explained, version));
     if explained.copies.is_empty() {
         return text;
@@ -155,7 +155,7 @@ fn version_lines(explained: &SharedDataReport, version: &VersionReport) -> Strin
         text += &format!("  read by {}\n", count(version.readers as usize, "program"));
     }
     if let Some(why) = &version.lost {
-        text += &format!("  lost: {}\n", Escaped(why));
+        text += &format!("  lost: {}\n", why);
     }
     text
 }

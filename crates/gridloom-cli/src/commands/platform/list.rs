@@ -29,6 +29,9 @@ pub fn text(platform: &Platform, is_all: bool) -> String {
     links(&mut out, platform, &cables, most);
     zones(&mut out, platform, &outline, 0);
     routes(&mut out, platform, &outline, most);
+    if let Some(ignored) = gridloom::ignored_text(platform) {
+        let _ = writeln!(out, "ignored {ignored}");
+    }
     out
 }
 

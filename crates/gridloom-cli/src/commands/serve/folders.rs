@@ -1,18 +1,23 @@
 //! Folders in which a server stores data.
 
 use anyhow::{Context, Result, bail};
-use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::size::size_text;
 use gridloom_net::durable::Durable;
+use gridloom_net::jobs::store_bytes_default;
 use gridloom_net::segment::Disk;
 use gridloom_net::storage::Storage;
 
 use super::Options;
 use crate::commands::absolute;
 
+/// Returns the limit of the store in memory.
+pub(super) fn store_bytes(given: Option<u64>) -> u64 {
+    given.unwrap_or_else(|| store_bytes_default(1))
+}
+
 /// Returns how many bytes of data the server accepts, and the folder for those that do not fit into memory.
 pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
-    let memory_bytes = options.server.memory.unwrap_or(STORE_BYTES_DEFAULT);
+    let memory_bytes = store_bytes(options.server.memory);
     let Some(folder) = &options.server.disk else { return Ok((memory_bytes, None)) };
     let folder = absolute(folder)?;
     let disk = Disk::open(&folder, memory_bytes).with_context(|| format!("--disk: '{}'", folder.display()))?;

@@ -1,5 +1,6 @@
 //! `gridloom testbed check`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,14 +43,14 @@ pub struct Check {
 pub fn run(options: &Check) -> Result<ExitCode> {
     let platform = read_platform(&options.platform)?;
     let topology = Topology::new(&platform, &Tuning::default())?;
-    let program = std::env::current_exe().context("this program's own path")?.display().to_string();
+    let program = std::env::current_exe().context("this program's own path")?;
     let name = format!("check-{}", std::process::id());
     let keeper = CleanupProcess::start(&name, supervisor_command()?, None)?;
     let services = (0..topology.hosts.len()).map(|host| {
-        let words = ["testbed".into(), "probe".into(), keeper.folder().display().to_string(), host.to_string()];
-        let mut command = vec![program.clone()];
+        let words = ["testbed".into(), "probe".into(), keeper.folder().into(), host.to_string().into()];
+        let mut command = vec![OsString::from(&program)];
         command.extend(words);
-        command.push(address(host).to_string());
+        command.push(address(host).to_string().into());
         let label = format!("probe of '{}'", topology.hosts[host]);
         Launch { host, label, command, environment: Vec::new(), computes: false }
     });

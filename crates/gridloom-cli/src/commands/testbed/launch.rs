@@ -1,6 +1,8 @@
 //! `gridloom testbed run` and `up`: start processes on the hosts of a platform file.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -58,7 +60,7 @@ pub struct Run {
     json: bool,
     /// The program and its arguments
     #[arg(last = true, required = true)]
-    program: Vec<String>,
+    program: Vec<OsString>,
 }
 
 /// Start a testbed and keep it running until 'gridloom testbed down' or an interrupt.
@@ -163,7 +165,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn deployed(&self, platform: &Platform, program: &[String], slower: f64, folder: &Path) -> Vec<Deployed> {
+    fn deployed(&self, platform: &Platform, program: &[OsString], slower: f64, folder: &Path) -> Vec<Deployed> {
         let hosts = || platform.hosts().iter().enumerate();
         let addresses = hosts().map(|(number, host)| (host.name.clone(), IpAddr::V4(address(number)))).collect();
         let number = |name: &str| hosts().position(|(_, host)| host.name == name).expect("it was looked for");
@@ -195,8 +197,8 @@ impl Common {
     }
 
     /// Returns what each server offers, as arguments of 'gridloom serve'. `blas` is the BLAS that comes with `python`.
-    fn offered(&self, blas: Option<&str>, quiet: bool) -> Result<Vec<String>> {
-        let mut offered = self.offering.functions()?.iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+    fn offered(&self, blas: Option<&Path>, quiet: bool) -> Result<Vec<OsString>> {
+        let mut offered = self.offering.functions()?.into_iter().map(OsString::from).collect::<Vec<_>>();
         let libraries = self.offering.libraries()?;
         let named: Vec<PathBuf> = libraries.iter().cloned().chain(blas.map(PathBuf::from)).collect();
         let is_asked_for = offered.iter().any(|word| word == BUILTIN_LINALG);
@@ -217,19 +219,19 @@ impl Common {
             offered.push("--no-functions".into());
         }
         for library in &libraries {
-            offered.extend(["--library".into(), library.display().to_string()]);
+            offered.extend(["--library".into(), library.clone().into_os_string()]);
         }
         Ok(offered)
     }
 
     /// Returns the variable by which a server on that host finds the modules in the program's folder. They need not be
     /// copied on this machine.
-    fn code(&self, platform: &Platform, host: HostId) -> Result<Option<(String, String)>> {
+    fn code(&self, platform: &Platform, host: HostId) -> Result<Option<(String, OsString)>> {
         let host = &platform.hosts()[host.0 as usize];
         let folder = |code| code_folder(&self.platform, code).and_then(|folder| python_path(&folder));
         let path = host.properties.get("code").map(|code| folder(code)).transpose();
         let path = path.with_context(|| format!("host '{}'", host.name))?;
-        Ok(path.map(|path| (PYTHON_PATH.to_string(), path.to_string_lossy().into_owned())))
+        Ok(path.map(|path| (PYTHON_PATH.to_string(), path)))
     }
 
     fn parts(&self, platform: &Platform) -> Result<Parts> {
@@ -264,7 +266,7 @@ impl Common {
     }
 
     /// Returns the specification of the testbed, without a program yet.
-    fn spec(&self, platform: &Platform, parts: &Parts, program: &[String], quiet: bool) -> Result<Spec> {
+    fn spec(&self, platform: &Platform, parts: &Parts, program: &[OsString], quiet: bool) -> Result<Spec> {
         let tuning = Tuning { slower: self.slower, jitter: self.jitter, seed: self.seed };
         let mut spec = Spec {
             platform: absolute(&self.platform)?,
@@ -282,35 +284,46 @@ impl Common {
         let agent = format!("{}:{AGENT_PORT}", address(agent_host));
         let environment = vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
         let python = self.offering.python(program).unwrap_or_else(default_python);
-        let mut servers_environment = environment.clone();
+        let own = environment.iter().map(|(name, value)| (name.clone(), OsString::from(value)));
+        let mut servers_environment: Vec<(String, OsString)> = own.collect();
         let blas = blas(&python);
         let offered = self.offered(blas.as_deref(), quiet)?;
-        servers_environment.extend(blas.map(|library| ("GRIDLOOM_BLAS".to_string(), library)));
-        let program = program_path(None).display().to_string();
-        let service = |host: usize, label: &str, words: Vec<String>| {
+        servers_environment.extend(blas.map(|library| ("GRIDLOOM_BLAS".to_string(), library.into_os_string())));
+        let program = program_path(None).into_os_string();
+        let service = |host: usize, label: &str, words: Vec<OsString>| {
             let mut command = vec![program.clone()];
             command.extend(words);
-            command.extend(["--trust-this-network", "--json"].map(String::from));
+            command.extend(["--trust-this-network", "--json"].map(OsString::from));
             if !self.verbose {
                 command.push("--quiet".into());
             }
             Launch { host, label: label.into(), command, environment: servers_environment.clone(), computes: false }
         };
-        let words = vec!["agent".to_string(), "--listen".into(), agent.clone()];
+        let words = vec!["agent".into(), "--listen".into(), agent.clone().into()];
         spec.services.push(service(agent_host, "the agent", words));
         for part in &roles.servers {
             let server = part.server(platform, &[])?;
             let host = part.host.0 as usize;
-            let mut words = vec!["serve".to_string()];
+            let mut words = vec![OsString::from("serve")];
             words.extend(offered.iter().cloned());
-            words.extend(["--name".into(), server.name.clone(), "--slots".into(), server.slots.to_string()]);
-            words.extend(["--memory".into(), server.memory_bytes.to_string()]);
-            words.extend(["--listen".into(), format!("{}:0", address(host)), "--agent".into(), agent.clone()]);
-            words.extend(["--python".into(), python.display().to_string()]);
+            words.extend([
+                "--name".into(),
+                server.name.clone().into(),
+                "--slots".into(),
+                server.slots.to_string().into(),
+            ]);
+            words.extend(["--memory".into(), server.memory_bytes.to_string().into()]);
+            words.extend([
+                "--listen".into(),
+                format!("{}:0", address(host)).into(),
+                "--agent".into(),
+                agent.clone().into(),
+            ]);
+            words.extend(["--python".into(), python.clone().into_os_string()]);
             // Times on an emulated processor are useless for another run.
-            words.extend(["--models", "none"].map(String::from));
+            words.extend(["--models", "none"].map(OsString::from));
             // The functions are the program's own, and so is its environment.
-            words.extend(["--env", "*"].map(String::from));
+            words.extend(["--env", "*"].map(OsString::from));
             if server.is_stateless {
                 words.push("--plain".into());
             }
@@ -326,14 +339,13 @@ impl Common {
 }
 
 /// Returns the BLAS library that comes with the Python package, unless another one is set or the package does not exist.
-fn blas(python: &Path) -> Option<String> {
+fn blas(python: &Path) -> Option<PathBuf> {
     if std::env::var_os("GRIDLOOM_BLAS").is_some() {
         return None;
     }
-    let ask = "import gridloom; print(gridloom.blas_library() or '')";
+    let ask = "import gridloom, os, sys; sys.stdout.buffer.write(os.fsencode(gridloom.blas_library() or ''))";
     let output = Command::new(python).args(["-c", ask]).stderr(Stdio::null()).output().ok()?;
-    let library = String::from_utf8(output.stdout).ok()?.trim().to_string();
-    (output.status.success() && !library.is_empty()).then_some(library)
+    (output.status.success() && !output.stdout.is_empty()).then(|| OsString::from_vec(output.stdout).into())
 }
 
 fn parse_slower(text: &str) -> Result<f64, String> {

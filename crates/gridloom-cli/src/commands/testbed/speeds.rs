@@ -166,7 +166,12 @@ fn slow_down(spec: &mut Spec, platform: &Platform, core_speed: f64) {
         let speed = platform.hosts()[launch.host].speed_flops;
         // The measured speed may be slightly below that of another measurement.
         let times = (core_speed / speed).max(1.0);
-        launch.command.extend(["--slowdown".into(), times.to_string(), "--speed".into(), speed.to_string()]);
+        launch.command.extend([
+            "--slowdown".into(),
+            times.to_string().into(),
+            "--speed".into(),
+            speed.to_string().into(),
+        ]);
     }
 }
 
@@ -190,8 +195,8 @@ fn limit(
         let is_here = |launch: &&mut Launch| launch.host == *host && launch.computes;
         for launch in spec.services.iter_mut().filter(is_here) {
             // A server would measure the whole processor, but its workers get only a part of the time.
-            launch.command.extend(["--speed".to_string(), described.speed_flops.to_string()]);
-            launch.command.extend(["--worker-group".to_string(), groups::members(&folder).display().to_string()]);
+            launch.command.extend(["--speed".into(), described.speed_flops.to_string().into()]);
+            launch.command.extend(["--worker-group".into(), groups::members(&folder).into_os_string()]);
         }
         spec.quotas.push(Quota { host: *host, group: folder, cores });
     }

@@ -34,7 +34,7 @@ use super::code::{PYTHON_PATH, python_path};
 use super::copies::{self, ReceivedCopy};
 use super::folders::state_folder;
 use super::plan::{AGENT, CPUS};
-use super::process::{Process, stop, wait_for};
+use super::process::{Process, is_stopped, stop, wait_for};
 use super::python::{Environment, PythonError, PythonSpec};
 use super::request::{
     Action, Answer, CODE, Launch, PartState, PythonCheck, Refusal, Reply, Request, StartRequest, State, StayOptions,
@@ -42,7 +42,7 @@ use super::request::{
 };
 use super::slurm::CPUS_VARIABLE;
 use super::wait_for_end::wait_and_drain;
-use crate::commands::{hide_memory, print_line};
+use crate::commands::{hide_memory, print_json};
 
 /// Free space that a log needs when a part starts.
 const LOG_BYTES_MIN: usize = 64 << 10;
@@ -63,7 +63,7 @@ pub fn run(_: Options) -> Result<ExitCode> {
     input.read_line(&mut line).context("standard input")?;
     let mut staying = None;
     let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, input, &mut staying) };
-    print_line(&serde_json::to_string(&answer)?)?;
+    print_json(&serde_json::to_value(&answer)?)?;
     if let Some(RunningParts { host, labels, stay: until }) = staying {
         host.wait_for_end(&labels, &until)?;
     }
@@ -193,7 +193,7 @@ impl LocalHost {
                 // The part runs although its Python lacks something; the reply reports what.
                 Some(_) => {
                     let python = python.ok().flatten().map(|(_, found)| found);
-                    PartState { python, ..self.look(&launch.label)? }
+                    self.answering(launch, start, PartState { python, ..self.look(&launch.label)? })?
                 }
                 None => self.start_one(launch, start, python?)?,
             };
@@ -269,6 +269,36 @@ impl LocalHost {
         };
         stop(&mut child);
         Ok(PartState { state: State::Failed, why: Some(why), pid: None, ..self.look(&launch.label)? })
+    }
+
+    /// Checks that a part that runs already also answers: the agent answers a client, and lists the server.
+    fn answering(&self, launch: &Launch, start: &StartRequest, state: PartState) -> Result<PartState> {
+        let failed = |why: String| PartState { state: State::Failed, why: Some(why), ..state.clone() };
+        if let Some(pid) = state.pid.filter(|pid| is_stopped(*pid)) {
+            return Ok(failed(format!("process {pid} is stopped; continue it with 'kill -CONT {pid}', or end it")));
+        }
+        let of_server = launch.arguments.windows(2).find(|pair| pair[0] == "--agent").map(|pair| pair[1].clone());
+        let Some(agent) = of_server.clone().or_else(|| state.address.clone()) else { return Ok(state) };
+        let program = std::env::current_exe().context("this program's own path")?;
+        let until = Instant::now() + Duration::from_secs_f64(start.wait_s);
+        loop {
+            let mut command = Command::new(&program);
+            command.args(["servers", "--json", "--agent", &agent]).env(SECRET_VARIABLE, &start.secret);
+            let output = command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).output()?;
+            let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let mut names = listed["servers"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
+            let why = match output.status.success() {
+                true if of_server.is_none() || names.any(|name| launch.label.strip_prefix("server-") == Some(name)) => {
+                    return Ok(state);
+                }
+                true => format!("it is not registered with the agent at {agent}"),
+                false => String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("gridloom: ").to_string(),
+            };
+            if Instant::now() > until {
+                return Ok(failed(why));
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Creates a log that has free space: a part that cannot log an error would fail silently.
@@ -442,7 +472,7 @@ fn used() -> Vec<Record> {
 /// Returns the number of processors that the allocation has on this node.
 fn allocated_cpus() -> String {
     let of_job = std::env::var(CPUS_VARIABLE).ok().filter(|text| text.parse::<u32>().is_ok_and(|cpus| cpus > 0));
-    of_job.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).to_string())
+    of_job.unwrap_or_else(|| gridloom_resources::processors().to_string())
 }
 
 #[cfg(test)]

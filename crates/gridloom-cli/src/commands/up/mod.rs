@@ -433,13 +433,14 @@ impl GridStart<'_> {
             Some(failed) => Err(HostFailure {
                 host: host.name.clone(),
                 why: format!(
-                    "'{}' did not start: {}",
+                    "'{}' {}: {}",
                     failed.label,
+                    if failed.pid.is_some() { "runs, but does not answer" } else { "did not start" },
                     failed.why.as_deref().unwrap_or("no reason given")
                 ),
                 tried: format!("{} on that host", host.words_of(&failed.label)),
                 remedy: format!("read its log there, {}, and correct the file of hosts", failed.log),
-                may_run: false,
+                may_run: failed.pid.is_some(),
                 is_missing: false,
             }),
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::{Roles, ServerRole};
+use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
@@ -89,6 +90,7 @@ struct HostSite<'a> {
 pub fn plan(file: &Path, before: Option<AgentAt>, reach: &ConnectOptions, trusts: bool) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
+    check_properties(&platform, &roles)?;
     let ids = (0..platform.hosts().len() as u32).map(HostId);
     let sites = ids.map(|id| {
         let (is_agent, server) = (id == roles.agent, roles.server_on(id));
@@ -110,6 +112,7 @@ pub fn plan_nodes(
 ) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
+    check_properties(&platform, &roles)?;
     let first = roles.servers.first().context("the file has no server")?;
     let agent = agent.unwrap_or_else(|| {
         let of_file = &platform.hosts()[roles.agent.0 as usize].name;
@@ -134,6 +137,37 @@ pub fn plan_file(file: &Path, reach: &ConnectOptions, trusts: bool) -> Result<Ve
         step: Some(Step { job: String::new(), node: name.clone() }),
     };
     plan_nodes(file, &names.iter().map(node).collect::<Vec<Node>>(), None, reach, trusts)
+}
+
+/// Properties by which a host gets a server, or configures it.
+const OF_SERVERS: [&str; 8] = ["serve", "slots", "memory", "plain", "listen", "python", "packages", "code"];
+/// The other properties that 'gridloom up' reads.
+const OF_HOSTS: [&str; 11] =
+    ["role", "agent_listen", "address", "ssh", "user", "port", "jump", "gridloom", "send", "folder", "name"];
+
+/// Refuses properties that would have no effect: those of a server on a host without one, those of an agent on another host, and names
+/// that are almost those of properties. Other properties may be meant for other programs.
+fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
+    for (index, host) in platform.hosts().iter().enumerate() {
+        let id = HostId(index as u32);
+        let wrong =
+            |why: String| Err(anyhow::anyhow!("{}", platform.host_error(id, format!("host '{}': {why}", host.name))));
+        for key in host.properties.keys() {
+            let known = || OF_SERVERS.into_iter().chain(OF_HOSTS);
+            if key == "agent_listen" && id != roles.agent {
+                return wrong("'agent_listen' has no effect on a host without the agent: add role = \"agent\"".into());
+            }
+            // 'code' and 'python' may stand on all hosts of a cluster; without 'serve' nobody expects a server.
+            if key == "serve" && roles.server_on(id).is_none() {
+                return wrong(format!("'{key}' has no effect without a server: add role = \"server\", or remove it"));
+            }
+            let near = near_names(key, known());
+            if !known().any(|name| name == key) && !near.is_empty() {
+                return wrong(format!("there is no property '{key}'{}", did_you_mean(&near)));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn planned_all(

@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::node::message::Registration;
 use gridloom_base::limits::{MEASURE_WAIT_NS_MAX, NAME_BYTES_MAX, PROBE_PEERS_MAX, SLOTS_MAX};
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{NameKind, NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, host_of};
 
@@ -239,12 +239,9 @@ impl Registry {
         is_alive: impl Fn(NodeId) -> bool,
     ) -> Result<(), Refusal> {
         let name = &registration.name;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(Refusal::permanent(format!(
-                "its name has {} bytes, but must have 1 to {NAME_BYTES_MAX}; choose another with --name",
-                name.len()
-            )));
-        }
+        NameKind::Server
+            .check(name)
+            .map_err(|error| Refusal::permanent(format!("{error}; choose another with --name")))?;
         if registration.release.len() > NAME_BYTES_MAX {
             let length = registration.release.len();
             let why = format!("the name of its release has {length} bytes, the limit is {NAME_BYTES_MAX}");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::graph::{Task, TaskKind};
 use gridloom_base::limits::OBJECTS_MAX;
 use gridloom_base::{NodeId, ObjectId, TaskError, TaskId};
-use gridloom_idl::class_of;
+use gridloom_idl::method_of;
 
 #[derive(Debug, Default)]
 pub(super) struct Objects(BTreeMap<ObjectId, Object>);
@@ -27,13 +27,20 @@ impl Objects {
     }
 
     /// Checks that a task is not a method, or is a method that may run. Adds a new object.
-    pub(super) fn check_and_add(&mut self, task: &Task, is_call: bool, server: &str) -> Result<(), TaskError> {
+    /// `is_offered` states whether the server offers a function of that name.
+    pub(super) fn check_and_add(
+        &mut self,
+        task: &Task,
+        is_call: bool,
+        is_offered: impl FnOnce(&str) -> bool,
+        server: &str,
+    ) -> Result<(), TaskError> {
         let (function, server) = (task.name().to_string(), server.to_string());
         let refused = |why: String| TaskError::Refused { function: function.clone(), server: server.clone(), why };
         let (method, object) = match &task.kind {
             TaskKind::Method { method, object, .. } => (method, *object),
             TaskKind::Replicate(_) | TaskKind::Publish(_) | TaskKind::View { .. } => return Ok(()),
-            TaskKind::Call { function, .. } => match class_of(function) {
+            TaskKind::Call { function, .. } => match method_of(function, is_offered) {
                 None => return Ok(()),
                 Some((class, _)) => {
                     let why = format!("it is a method of class '{class}': make an object and call the method on it");
@@ -76,7 +83,12 @@ impl Objects {
             _ if method.is_finalize() => false,
             Ok(_) => true,
             Err(_) if method.is_initialize() => false,
-            Err(TaskError::Crashed { .. } | TaskError::Cancelled | TaskError::ObjectMissing { .. }) => false,
+            Err(
+                TaskError::Crashed { .. }
+                | TaskError::MemoryExceeded { .. }
+                | TaskError::Cancelled
+                | TaskError::ObjectMissing { .. },
+            ) => false,
             Err(_) => true,
         };
         if goes_on {
@@ -143,23 +155,29 @@ mod tests {
     #[test]
     fn an_object_is_made_once_and_lost_with_an_interrupted_method() {
         let mut objects = Objects::default();
+        let is_offered = |name: &str| name == "m/c._initialize";
         let lost = |refusal| matches!(refusal, Err(TaskError::ObjectMissing { .. }));
-        assert!(lost(objects.check_and_add(&task(1, "add"), true, "s")));
-        objects.check_and_add(&task(2, "_initialize"), true, "s").unwrap();
-        assert!(matches!(objects.check_and_add(&task(3, "_initialize"), true, "s"), Err(TaskError::Refused { .. })));
-        objects.check_and_add(&task(4, "add"), true, "s").unwrap();
+        assert!(lost(objects.check_and_add(&task(1, "add"), true, is_offered, "s")));
+        objects.check_and_add(&task(2, "_initialize"), true, is_offered, "s").unwrap();
+        assert!(matches!(
+            objects.check_and_add(&task(3, "_initialize"), true, is_offered, "s"),
+            Err(TaskError::Refused { .. })
+        ));
+        objects.check_and_add(&task(4, "add"), true, is_offered, "s").unwrap();
         assert_eq!(objects.method_ended(&task(4, "add"), &Ok(())), None);
         assert!(objects.method_ended::<()>(&task(5, "add"), &Err(TaskError::Cancelled)).is_some());
-        assert!(lost(objects.check_and_add(&task(6, "add"), true, "s")));
+        assert!(lost(objects.check_and_add(&task(6, "add"), true, is_offered, "s")));
         objects.check().unwrap();
     }
 
     #[test]
     fn methods_are_called_on_objects_only() {
         let mut objects = Objects::default();
+        let is_offered = |name: &str| name == "m/c._initialize";
         let call = |name: &str| Task { kind: TaskKind::call(name, 0), ..task(1, "add") };
-        objects.check_and_add(&call("m/f"), false, "s").unwrap();
-        assert!(objects.check_and_add(&call("m/c.add"), true, "s").is_err());
-        assert!(objects.check_and_add(&task(1, "_initialize"), false, "s").is_err(), "in a group");
+        objects.check_and_add(&call("m/f"), false, is_offered, "s").unwrap();
+        objects.check_and_add(&call("m/other.f"), true, is_offered, "s").unwrap();
+        assert!(objects.check_and_add(&call("m/c.add"), true, is_offered, "s").is_err());
+        assert!(objects.check_and_add(&task(1, "_initialize"), false, is_offered, "s").is_err(), "in a group");
     }
 }

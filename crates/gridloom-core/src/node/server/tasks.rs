@@ -27,7 +27,9 @@ impl Server {
     ) {
         for task in tasks {
             let checked = self.check_stateless(&task).and_then(|()| self.check_task(from, &task));
-            let checked = checked.and_then(|()| self.objects.check_and_add(&task, is_call, &self.config.name));
+            let is_offered = |name: &str| self.functions.contains_key(name);
+            let checked =
+                checked.and_then(|()| self.objects.check_and_add(&task, is_call, is_offered, &self.config.name));
             if let Err(error) = checked {
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;

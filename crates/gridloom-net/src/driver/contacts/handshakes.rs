@@ -9,7 +9,9 @@ use super::{ConnectionUpdate, Connections, Peer, token_of};
 use crate::driver::contact::Stage;
 use crate::driver::dials::Dial;
 use crate::log::warning;
-use crate::transport::handshake::{HandshakeError, Hello, Purpose, Session, Verdict, refusal, wire_version};
+use crate::transport::handshake::{
+    HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, refusal, wire_version,
+};
 use crate::transport::notice::Link;
 use crate::transport::stream::Stream;
 
@@ -54,7 +56,14 @@ impl Connections {
         out.iter().for_each(|body| contact.queue_handshake_frame(body));
         self.open.dirty.insert(token);
         match done {
-            Ok(None) => contact.handshake = Some(handshake),
+            Ok(None) => {
+                contact.handshake = Some(handshake);
+                // A slow node that makes progress is not silent.
+                if let Some(dial) = contact.dial.and_then(|number| self.dials.get_mut(number)) {
+                    contact.deadline = now + HANDSHAKE_NS_MAX;
+                    dial.deadline = contact.deadline;
+                }
+            }
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
                 if let Stream::Tcp(_) = contact.channel.stream().get() {

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import operator
-import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from .._gridloom import processors
 from ..calls.future import Future
 from ..calls.waits import quick
+from ..display.output import PLAIN
 from ..errors import ArgumentError, Crashed, RemoteError, UsageError
-from ..pickling.packing import RemoteTraceback, is_raised, name_of, pack_call, pack_function, pack_setup
+from ..pickling.packing import is_raised, name_of, pack_call, pack_function, pack_setup
+from ..pickling.raised import RemoteTraceback
 from ..run.call import Call
 from ..run.future import RunFuture
 from ..run.map import MapResults, mapped
@@ -30,12 +32,14 @@ class Executor(concurrent.futures.Executor):
     Parameters
     ----------
     max_workers : int, optional
-        Servers of a grid of its own on this machine, by default one for each processor that the program may use.
+        Servers of a grid of its own on this machine, by default one for each processor that the program may use. The output of functions is
+        shown as it is.
     grid : Grid, optional
         The grid instead of one of its own. It stays open after `shutdown`.
     initializer : function, optional
         Is called in each worker process before the first call of this executor there. If it raises an exception or ends its process, the
-        executor is broken: all calls that have not ended, and all that are submitted later, raise ``BrokenExecutor``.
+        executor is broken: all calls that have not ended, and all that are submitted later, raise ``BrokenProcessPool``. An exception is logged
+        by the logger ``concurrent.futures`` of the worker, with its traceback.
     initargs : tuple, optional
         Arguments of `initializer`.
     retries : int, optional
@@ -89,7 +93,7 @@ class Executor(concurrent.futures.Executor):
             raise TypeError(f"initializer must be a callable, got {initializer!r}")
         self._retry = retry_of("Executor", retries, retry_on)
         self._setup = b"" if initializer is None else pack_setup(initializer, initargs)
-        self._own = None if grid is not None else local(max_workers or len(os.sched_getaffinity(0)))
+        self._own = None if grid is not None else local(max_workers or processors(), logs=PLAIN)
         self._grid = grid or self._own
         assert self._grid is not None, "one of both"
         self._runner = self._grid._any_function.runner
@@ -117,7 +121,7 @@ class Executor(concurrent.futures.Executor):
         Raises
         ------
         RuntimeError
-            After `shutdown`; ``BrokenExecutor``, a kind of it, if the initializer failed.
+            After `shutdown`; ``BrokenProcessPool``, a kind of it, if the initializer failed.
         """
         self._check()
         name = name_of(fn)
@@ -171,7 +175,7 @@ class Executor(concurrent.futures.Executor):
         if buffersize is not None and buffersize < 1:
             raise ValueError(f"buffersize must be >= 1, got {buffersize}")
         return mapped(
-            lambda: (pack_function(fn), name_of(fn)),
+            lambda several: (pack_function(fn, several), name_of(fn)),
             iterables,
             timeout=timeout,
             chunksize=chunksize,
@@ -229,7 +233,7 @@ class Executor(concurrent.futures.Executor):
 
     def _check(self) -> None:
         if self._broken is not None:
-            raise concurrent.futures.BrokenExecutor(str(self._broken))
+            raise type(self._broken)(str(self._broken))
         if self._shut_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
 
@@ -283,7 +287,9 @@ class Executor(concurrent.futures.Executor):
             text, why = f"the initializer failed on server '{error.server}': {error.message}", RemoteTraceback(error.traceback)
         else:
             return None
-        broken = concurrent.futures.BrokenExecutor(text)
+        from concurrent.futures.process import BrokenProcessPool  # it takes long to import
+
+        broken = BrokenProcessPool(text)
         broken.__cause__ = why
         with self._lock:
             self._broken = self._broken or broken

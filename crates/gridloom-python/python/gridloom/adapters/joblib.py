@@ -8,8 +8,10 @@ Joblib makes batches and dispatches the next ones from that callback. A batch go
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +24,7 @@ from joblib.parallel import (  # type: ignore[import-not-found, import-untyped, 
     ThreadingBackend,
 )
 
+from .._gridloom import processors
 from ..calls.waits import quick
 from ..calls.worker_slot import SlotRelease
 from ..errors import UsageError
@@ -41,9 +44,36 @@ def register() -> None:
     register_parallel_backend("gridloom", GridloomBackend)
 
 
-def run_batch(batch: Callable[[], list[Any]]) -> list[Any]:
-    """Run a batch, on a server."""
-    return batch()
+def run_batch(batch: Callable[[], list[Any]], threads: int | None = None) -> list[Any]:
+    """Run a batch, on a server. Numerical libraries use up to `threads` threads meanwhile."""
+    if threads is None:
+        return batch()
+    names = ParallelBackendBase.MAX_NUM_THREADS_VARS
+    before = {name: os.environ.get(name) for name in names}
+    # For libraries that are loaded now, and others.
+    os.environ.update(dict.fromkeys(names, str(threads)))
+    try:
+        with _limits(threads):
+            return batch()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _limits(threads: int) -> contextlib.AbstractContextManager[Any]:
+    """Limits the threads of the libraries that this process has loaded."""
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        warnings.warn(
+            "inner_max_num_threads holds for numerical libraries that are loaded from now on only: install threadpoolctl on the server", stacklevel=2
+        )
+        return contextlib.nullcontext()
+    limits: contextlib.AbstractContextManager[Any] = threadpool_limits(threads)
+    return limits
 
 
 class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc, unused-ignore]
@@ -56,10 +86,11 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     nesting_level : int, optional
         How many calls of ``joblib.Parallel`` this one is within.
     inner_max_num_threads : int, optional
-        Is refused by joblib: the servers have their workers already.
+        How many threads numerical libraries use in a call.
     """
 
     supports_retrieve_callback = True
+    supports_inner_max_num_threads = True
     default_n_jobs = -1
 
     def __init__(
@@ -78,7 +109,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
 
     def __reduce__(self) -> Any:
         # A server has no session of the program: it is connected by the environment.
-        return GridloomBackend, (None, self.nesting_level)
+        return GridloomBackend, (None, self.nesting_level, self.inner_max_num_threads)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """Return the number of batches that run at a time."""
@@ -89,7 +120,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
         if n_jobs > 0:
             return n_jobs
         runner = self._runner()
-        slots = (os.cpu_count() or 1) if runner is None else runner.slots
+        slots = processors() if runner is None else runner.slots
         return max(slots + 1 + n_jobs, 1)
 
     def configure(
@@ -113,7 +144,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
             future.add_done_callback(callback)
         name = name_of(func.items[0][0])
         try:
-            arguments = packed_array(((func,), {}), lambda: f"a call of {name}", lambda: _parts(func), self._room)
+            arguments = packed_array(((func, self.inner_max_num_threads), {}), lambda: f"a call of {name}", lambda: _parts(func), self._room)
         except Exception as error:
             # This may be the thread that calls back, where nothing catches it.
             future.set_exception(error)
@@ -157,7 +188,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     def get_nested_backend(self) -> tuple[Any, int | None]:
         """Return the backend of nested calls: on the grid if they ask for more than one job; deeper ones are sequential."""
         level = (self.nesting_level or 0) + 1
-        return (SequentialBackend(nesting_level=level) if level > 1 else GridloomBackend(None, level)), 1
+        return (SequentialBackend(nesting_level=level) if level > 1 else GridloomBackend(None, level, self.inner_max_num_threads)), 1
 
     def _runner(self) -> Runner | None:
         """The runner of the grid; ``None`` within a call if the worker knows no grid."""
@@ -204,3 +235,7 @@ def _parts(batch: Any) -> Iterator[tuple[str, Any]]:
             yield f"argument {number}", value
         for key, value in kwargs.items():
             yield f"argument '{key}'", value
+
+
+# Workers import this module for their first batch: then calls within it may name the backend.
+register()

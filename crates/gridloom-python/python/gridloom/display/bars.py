@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from ..common.encodable import encodable
 from . import notebook as _notebook
 
 # Shortest time between two drawings of a bar, seconds.
@@ -125,11 +126,11 @@ class Bar:
         return f"{value:.3g}{prefix}"
 
 
-def print_above(text: str, stream: TextIO) -> None:
+def print_above(text: str, stream: TextIO, end: str = "\n") -> None:
     """Print lines where no bar is, and the bars again below."""
     with _lock:
         _erase()
-        print(text, file=stream, flush=True)
+        print(encodable(text, getattr(stream, "encoding", None)), file=stream, flush=True, end=end)
         _redraw()
 
 

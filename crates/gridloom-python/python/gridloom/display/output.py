@@ -7,12 +7,15 @@ import io
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from .. import _gridloom
+from ..common.encodable import encodable
 from ..errors import UsageError
 from .bars import Bar, print_above
 
+PLAIN: Final = "plain"
+"""Value of ``logs`` for output without the function and the server before each line."""
 NO_LOG_VARIABLE = "GRIDLOOM_NO_CALL_LOG"
 """Set in workers of servers whose log a program shows: those of `gridloom.local`."""
 
@@ -51,6 +54,10 @@ class Output:
         return f"{self.function.rpartition('/')[2].rpartition(':')[2].rpartition('<locals>.')[2]}@{self.server}"
 
 
+Logs: TypeAlias = bool | Literal["plain"] | Callable[[Output], None]
+"""Values of ``logs``."""
+
+
 def progress(done: float, total: float | None = None) -> None:
     """Report the progress of the running call to the program. Outside a call on a server nothing happens.
 
@@ -80,11 +87,11 @@ def progress(done: float, total: float | None = None) -> None:
     _gridloom.tell_progress(float(done), None if total is None else float(total))
 
 
-def listener(logs: bool | Callable[[Output], None]) -> Callable[[Output], None] | None:
+def listener(logs: Logs) -> Callable[[Output], None] | None:
     """The receiver of a session's output: one that prints it, or the function that the user gave."""
-    if logs is not True and logs is not False and not callable(logs):
-        raise UsageError(f"logs is {logs!r}; expected True, False or a function of a gridloom.Output")
-    return logs if callable(logs) else Shown() if logs else None
+    if logs is not True and logs is not False and logs != PLAIN and not callable(logs):
+        raise UsageError(f"logs is {logs!r}; expected True, False, {PLAIN!r} or a function of a gridloom.Output")
+    return logs if callable(logs) else Shown(has_labels=logs != PLAIN) if logs else None
 
 
 def _receiver(on_output: Callable[[Output], None]) -> Callable[..., None]:
@@ -102,9 +109,10 @@ def listen(raw: _gridloom.RawGrid, on_output: Callable[[Output], None]) -> None:
 
 
 class Shown:
-    """Prints lines with their labels, and a progress bar where a terminal or notebook shows it."""
+    """Prints lines with their labels or as they are, and a progress bar where a terminal or notebook shows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_labels: bool = True) -> None:
+        self._has_labels = has_labels
         self._lock = threading.Lock()
         self._progress: dict[int, tuple[float, float]] = {}
         self._bar: Bar | None = None
@@ -118,9 +126,13 @@ class Shown:
                 self._move(output.label)
 
     def _print(self, label: str, is_error: bool, text: str) -> None:
+        stream = sys.stderr if is_error else sys.stdout
+        if not self._has_labels:
+            print_above(text, stream, end="")
+            return
         lines = [f"[{label}] {line}" for line in text.replace("\r\n", "\n").splitlines() if line]
         if lines:
-            print_above("\n".join(lines), sys.stderr if is_error else sys.stdout)
+            print_above("\n".join(lines), stream)
 
     def _move(self, label: str) -> None:
         self._bar = self._bar or Bar(label)
@@ -146,9 +158,10 @@ class ToProgram(io.TextIOBase):
         """Write a text: to the program if it takes it."""
         if not isinstance(text, str):
             return self._log.write(text)
+        text, length = encodable(text, None), len(text)
         if text and not _gridloom.print_to_program(self._is_error, text):
             self._log.write(text)
-        return len(text)
+        return length
 
     def writable(self) -> bool:
         """Whether it can be written to: yes."""

@@ -305,6 +305,7 @@ class _Model:
                 network=None,
                 blas=None,
                 python=sys.executable or None,
+                python_options=[],
                 program=program(),
             )
         self.measured = measured

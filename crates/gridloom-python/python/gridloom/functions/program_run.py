@@ -56,6 +56,11 @@ def keep_folders_in(folder: str | os.PathLike[str]) -> None:
     _cached_files = KeptFiles(_scratch / "kept")
 
 
+def scratch_folder() -> Path | None:
+    """The folder of `keep_folders_in`; ``None`` outside workers."""
+    return _scratch
+
+
 @dataclasses.dataclass(frozen=True)
 class Spec:
     """A program, as it is run. Paths are relative to the working folder."""

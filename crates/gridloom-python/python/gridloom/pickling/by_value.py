@@ -12,19 +12,24 @@ import io
 import linecache
 import os
 import pickle
+import random
 import sys
 import types
+import typing
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 
 from ..common.session_objects import CannotPickle
-from . import rebuild
+from . import random_state, rebuild
 from .buffers import Aside
 from .module_versions import trailer
 from .protocol import SIGNATURE_ATTRIBUTE
 
 _CACHED = type(functools.lru_cache(lambda: None))
+_MAKE_CLASS, _SET_CLASS = cloudpickle.cloudpickle._make_skeleton_class, cloudpickle.cloudpickle._class_setstate
+# As cloudpickle pickles them with each function.
+_MODULE_ATTRIBUTES = ("__package__", "__name__", "__path__", "__file__")
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
 # Longer functions are sent without their source lines.
 _LINES_MAX = 1000
@@ -41,13 +46,18 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-def dumps(value: Any, fetches: bool = False, aside: Aside | None = None) -> bytes:
-    """Pickle an object for a process that runs functions of the program. With `fetches`, handles are replaced by their values."""
+def dumps(value: Any, fetches: bool = False, aside: Aside | None = None, several: bool = False) -> bytes:
+    """Pickle an object for a process that runs functions of the program. With `fetches`, handles are replaced by their values.
+
+    `several` calls get the pickle: a random generator in it draws the same numbers in each, which is reported.
+    """
     made = io.BytesIO()
     pickler = Pickler(made, fetches=fetches, aside=aside)
     pickler.dump(value)
     if pickler.modules:
         made.write(trailer(pickler.modules))
+    if pickler.generators:
+        random_state.note_sent(pickler.generators, several)
     return made.getvalue()
 
 
@@ -69,12 +79,15 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     ----------
     modules : set of str
         Modules of functions and classes that are pickled by name.
+    generators : list of object
+        Random generators that are pickled with their states.
     """
 
     def __init__(self, file: Any, shares: bool = True, fetches: bool = False, aside: Aside | None = None) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL, aside and aside.keep)
         self._shares, self._fetches = shares, fetches
         self.modules: set[str] = set()
+        self.generators: list[Any] = []
 
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
@@ -99,10 +112,32 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             if not self._fetches:
                 raise CannotPickle(value._why, value._remedy)
             return rebuild.same, (value.get(),)
+        if isinstance(value, BaseException):
+            return rebuild.reduce_exception(value)
+        if (named := random_state.name_in_module(value)) is not None:
+            return getattr, named
+        if kind is random.SystemRandom:
+            return kind, ()
+        if random_state.is_generator(value):
+            self.generators.append(value)
         reduced = super().reducer_override(value)
-        if reduced is NotImplemented and isinstance(value, type):
-            self._note_module(value)
+        if isinstance(value, type):
+            if reduced is NotImplemented:
+                self._note_module(value)
+                return reduced
+            if reduced[0] is _MAKE_CLASS and "__slots__" in vars(value):
+                reduced = _with_slots(value, reduced)
+            return self._class_of_main(reduced) if value.__module__ == "__main__" and reduced[-1] is _SET_CLASS else reduced
         return reduced
+
+    def _class_of_main(self, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A class of the program, which is a variable of the main module of a worker, and stays as it is in the program."""
+        make, made, state, *others, _ = reduced
+        if not self._shares:
+            return make, made, state, *others, rebuild.set_returned_class
+        main = vars(sys.modules["__main__"])
+        base = {name: main[name] for name in _MODULE_ATTRIBUTES if name in main}
+        return make, made, (_key_of(main), base, state), *others, rebuild.set_class
 
     def _note_module(self, value: Any) -> None:
         if value.__module__ is not None:
@@ -121,6 +156,24 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         key = _key_of(function.__globals__)
         made = key, code, base, cells, _source_of(function)
         return rebuild.make_function, made, (key, (attributes, slots)), None, None, rebuild.set_function
+
+
+def _with_slots(class_: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Add the slots of a class to what cloudpickle pickles of it: a class that is made without them has no slots."""
+    make, (constructor, name, bases, values, *rest), (attributes, others), *setters = reduced
+    if typing.NamedTuple in bases:  # which makes classes without a dictionary, and refuses slots
+        return reduced
+    slots = tuple(key for key, member in vars(class_).items() if _is_slot(class_, key, member))
+    attributes = {key: value for key, value in attributes.items() if key not in slots}
+    if not isinstance(class_.__dict__["__slots__"], (str, tuple, list, dict)):  # an iterator, say, which has ended
+        attributes["__slots__"] = slots
+    return make, (constructor, name, bases, {**values, "__slots__": slots}, *rest), (attributes, others), *setters
+
+
+def _is_slot(class_: type, key: str, member: Any) -> bool:
+    if isinstance(member, types.GetSetDescriptorType):
+        return key in ("__dict__", "__weakref__")
+    return isinstance(member, types.MemberDescriptorType) and member.__objclass__ is class_ and member.__name__ == key
 
 
 class _Digester(Pickler):

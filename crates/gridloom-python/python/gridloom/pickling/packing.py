@@ -13,10 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.session_objects import CannotPickle
-from ..errors import ArgumentError, CannotRun, RemoteError, SignatureError, TaskError, TimedOut, text_of, with_fields
+from ..errors import (
+    ArgumentError,
+    CannotRun,
+    RandomStateWarning,
+    RemoteError,
+    SignatureError,
+    TaskError,
+    TimedOut,
+    text_of,
+    with_fields,
+)
 from .buffers import Aside
 from .by_value import dumps
 from .protocol import ERROR, FUNCTION, RESULTS, STREAM, TASK, TOKEN_BYTES, VALUE, CannotImport, CannotLoad, OtherVersion
+from .raised import RemoteTraceback, unpack_raised
 
 # Functions of the grid that run the functions of programs.
 _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{count}" for count in reversed(RESULTS)))
@@ -31,17 +42,6 @@ _PARTS = {"setup": "its pickled initializer", "function": "the pickled function"
 Room: TypeAlias = Callable[[int], npt.NDArray[np.uint8]]
 
 
-class RemoteTraceback(Exception):
-    """Cause of an exception that a function raised on a server: the text of its traceback there."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.text}\n"""'
-
-
 def name_of(function: Any) -> str:
     """Name of a function, for errors."""
     inner = getattr(function, "func", function)
@@ -50,16 +50,19 @@ def name_of(function: Any) -> str:
     return f"{module}:{name}" if module else name
 
 
-def pack_function(function: Callable[..., Any]) -> bytes:
-    """Pickle a function by module and name if its module can be imported, otherwise by value with everything that it uses."""
+def pack_function(function: Callable[..., Any], several: bool = False) -> bytes:
+    """Pickle a function by module and name if its module can be imported, otherwise by value with everything that it uses.
+
+    `several` calls get the pickle.
+    """
     if not callable(function):
         raise ArgumentError(f"expected a function to run, got {type(function).__name__} {function!r}")
-    return _packed(function, lambda: f"the function {name_of(function)}", lambda: _used(function))
+    return _packed(function, lambda: f"the function {name_of(function)}", lambda: _used(function), several=several)
 
 
 def pack_setup(initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> bytes:
     """Pickle an initializer of workers."""
-    return os.urandom(TOKEN_BYTES) + _packed((initializer, initargs), lambda: f"the initializer {name_of(initializer)}", _none)
+    return os.urandom(TOKEN_BYTES) + _packed((initializer, initargs), lambda: f"the initializer {name_of(initializer)}", _none, several=True)
 
 
 def pack_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], room: Room) -> npt.NDArray[np.uint8]:
@@ -106,10 +109,11 @@ def _packed(
     parts: Callable[[], Iterator[tuple[str, Any]]],
     fetches: bool = False,
     aside: Aside | None = None,
+    several: bool = False,
 ) -> bytes:
     try:
-        return dumps(value, fetches, aside)
-    except TaskError:  # raised while a handle was fetched
+        return dumps(value, fetches, aside, several)
+    except (TaskError, RandomStateWarning):  # raised while a handle was fetched; of a program that makes warnings errors
         raise
     except Exception as error:
         guilty = _first_unpicklable(parts(), fetches)
@@ -175,26 +179,7 @@ def unpack(given: bytes, name: str, server: str = "") -> Any:
                 why=text_of(error),
             ) from error
     assert given[:1] == ERROR, "run_code returns only values and errors"
-    raise _raised(body, name, server)
-
-
-def _raised(body: memoryview, name: str, server: str) -> BaseException:
-    """Unpickle the exception of a function, or create a `RemoteError` with its text."""
-    pickled, kind, message, text, classes, why = pickle.loads(body)
-    try:
-        raised = pickle.loads(pickled) if pickled else None
-        if isinstance(raised, BaseException):
-            raised.__cause__ = RemoteTraceback(text)
-            return raised
-    except BaseException as error:
-        why = f"{type(error).__name__}: {text_of(error)}"
-    # Without a pickle, the exception could not be pickled on the server.
-    how = "unpickled" if pickled else "pickled"
-    text_here = f"{name} raised {kind}: {message}\n{text}\n(raised as a gridloom.RemoteError, because the exception cannot be {how}: {why})"
-    fields = {"function": name, "server": server, "kind": kind, "message": message, "traceback": text, "_classes": classes}
-    remote = named(RemoteError, text_here, **fields)
-    remote.__cause__ = RemoteTraceback(text)
-    return remote
+    raise unpack_raised(body, name, server)
 
 
 def renamed(error: BaseException, name: str) -> BaseException:

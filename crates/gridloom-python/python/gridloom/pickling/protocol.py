@@ -16,12 +16,13 @@ STREAM = "python/stream"
 VALUE = b"v"
 """First byte of the result of a call: the pickled value follows."""
 ERROR = b"e"
-"""First byte of the result of a failed call: a pickled tuple follows. It has the pickled exception, its class, text and traceback, the names of
-its class and those above it, and why the exception could not be pickled, if so."""
+"""First byte of the result of a failed call: the exception follows, as `raised` pickles it."""
 END = b"."
 """Result of a stream after its last value."""
 PATH_VARIABLE = "GRIDLOOM_PYTHON_PATH"
 """Folders in which workers of `gridloom.local` look for modules too: those of the program."""
+ARGUMENTS_VARIABLE = "GRIDLOOM_PYTHON_ARGUMENTS"
+"""``sys.argv`` of the program in JSON, for workers of `gridloom.local`."""
 TOKEN_BYTES = 16
 """Length of the token that identifies the setup of a call; the pickled initializer and its arguments follow."""
 

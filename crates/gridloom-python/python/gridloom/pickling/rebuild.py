@@ -7,6 +7,7 @@ global variable by a function persists until the program sends a new value of th
 from __future__ import annotations
 
 import collections
+import copyreg
 import dataclasses
 import functools
 import linecache
@@ -17,6 +18,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
+
+from ..errors import text_of
+from .main_module import make_main
 
 # A worker serves few programs, with few files each.
 _NAMESPACES_MAX = 64
@@ -43,11 +47,14 @@ class Namespace:
         Digests of the values that the program sent; ``None`` for a value that cannot be pickled again.
     changes : int
         Number of times that the program has sent a new value; -1 once no new function gets the variables.
+    main : module or None
+        The module ``__main__`` of the worker while functions of the program run, if these are the variables of the program's.
     """
 
     values: dict[str, Any]
     digests: dict[str, bytes | None] = dataclasses.field(default_factory=dict)
     changes: int = 0
+    main: types.ModuleType | None = None
 
     def put(self, name: str, value: Any, digest: bytes | None) -> None:
         """Store a value that the program has sent, with its digest."""
@@ -73,6 +80,12 @@ class Rebuilt:
     value: Any
     changes: list[tuple[Namespace, int]]
 
+    def use_main(self) -> None:
+        """Make the main module of its program that of this process."""
+        for namespace, _ in self.changes:
+            if namespace.main is not None:
+                sys.modules["__main__"] = namespace.main
+
     @property
     def is_current(self) -> bool:
         """Whether the program has sent no new values of its variables since."""
@@ -90,7 +103,9 @@ def rebuild(pickled: bytes | memoryview, arrays: Iterable[Any], digest: Callable
     for (key, name), variable in _received.items():
         _namespaces[key].put(name, variable, digest(variable))
     _received.clear()
-    return Rebuilt(value, [(space, space.changes) for key in _used if (space := _namespaces.get(key)) is not None])
+    made = Rebuilt(value, [(space, space.changes) for key in _used if (space := _namespaces.get(key)) is not None])
+    made.use_main()
+    return made
 
 
 def forget_namespaces() -> None:
@@ -121,16 +136,50 @@ def make_function(
     key: str, code: types.CodeType, base: dict[str, Any], cells: tuple[Any, ...] | None, source: _Lines | None
 ) -> types.FunctionType:
     """Create a function that shares global variables with other functions of its program; `set_function` completes it."""
+    namespace = _namespace(key, base)
+    if source is not None:
+        _show(code.co_filename, *source)
+    return types.FunctionType(code, namespace.values, None, None, cells)
+
+
+def _namespace(key: str, base: dict[str, Any]) -> Namespace:
+    """The global variables with this key. Unless they are there, they begin with those of `base`."""
     namespace = _namespaces.get(key)
     if namespace is None:
-        namespace = _namespaces[key] = Namespace({"__builtins__": __builtins__, **base})
+        values = {"__builtins__": __builtins__, **base}
+        # Code that `exec` runs may have a namespace of that name, too.
+        main = make_main(values) if key.endswith(":__main__:") else None
+        namespace = _namespaces[key] = Namespace(values if main is None else vars(main), main=main)
+        if main is not None:  # unpickling may look for it
+            sys.modules["__main__"] = main
         if len(_namespaces) > _NAMESPACES_MAX:
             _namespaces.popitem(last=False)[1].changes = -1
     _namespaces.move_to_end(key)
     _used.add(key)
-    if source is not None:
-        _show(code.co_filename, *source)
-    return types.FunctionType(code, namespace.values, None, None, cells)
+    return namespace
+
+
+def _add_to_main(namespace: Namespace, value: Any) -> None:
+    """Let the main module have a function or class under its name, unless the program sends a variable of that name."""
+    name = value.__qualname__
+    if namespace.main is not None and value.__module__ == "__main__" and name.isidentifier() and name not in namespace.digests:
+        namespace.values[name] = value
+
+
+def set_class(class_: type, state: tuple[str, dict[str, Any], Any]) -> None:
+    """Set the attributes of a class of the program's main module."""
+    key, base, attributes = state
+    cloudpickle.cloudpickle._class_setstate(class_, attributes)
+    _add_to_main(_namespace(key, base), class_)
+
+
+def set_returned_class(class_: type, attributes: Any) -> None:
+    """Set the attributes of a class that a function returned, unless it is the program's own."""
+    found: Any = sys.modules["__main__"]
+    for part in class_.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not class_:
+        cloudpickle.cloudpickle._class_setstate(class_, attributes)
 
 
 def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -142,6 +191,7 @@ def set_function(function: types.FunctionType, state: tuple[str, tuple[dict[str,
         _received[key, name] = value
     slots["__globals__"] = {}
     cloudpickle.cloudpickle._function_setstate(function, (attributes, slots))
+    _add_to_main(_namespaces[key], function)
 
 
 def same(value: Any) -> Any:
@@ -149,21 +199,71 @@ def same(value: Any) -> Any:
     return value
 
 
-class Parts:
-    """An exception that is rebuilt from its parts without calling its constructor."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def __reduce__(self) -> Any:
-        return make_exception, (type(self._error), self._error.args, vars(self._error))
+# Attributes of an exception: those in its dictionary, and those in slots.
+_Attributes: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
 
-def make_exception(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
-    made = kind.__new__(kind, *args)
-    made.args = args
-    vars(made).update(attributes)
+def attributes_of(error: BaseException) -> _Attributes:
+    slots = getattr(copyreg, "_slotnames")(type(error))
+    return vars(error), {name: getattr(error, name) for name in slots if hasattr(error, name)}
+
+
+def reduce_exception(error: BaseException) -> Any:
+    """Reduce an exception for a pickle: by its constructor, as Python does, or from its parts if the constructor takes other arguments.
+
+    Return ``NotImplemented`` if the class defines it, or for what Python does.
+    """
+    kind: Any = type(error)
+    names = ("__reduce__", "__reduce_ex__", "__setstate__")
+    if any(getattr(kind, name) is not getattr(BaseException, name) for name in names) or kind in copyreg.dispatch_table:
+        return NotImplemented
+    attributes = attributes_of(error)
+    is_constructed = _is_made_by_constructor(error, attributes)
+    if is_constructed and not any(attributes):
+        return NotImplemented
+    return make_exception, (kind, error.args, is_constructed), attributes, None, None, set_attributes
+
+
+def _is_made_by_constructor(error: BaseException, attributes: _Attributes) -> bool:
+    """Whether the constructor makes an equal exception of the `args`."""
+    try:
+        made = type(error)(*error.args)
+        set_attributes(made, attributes)
+        return type(made) is type(error) and text_of(made) == text_of(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a constructor can exit
+        return False
+
+
+def make_exception(kind: type[BaseException], args: tuple[Any, ...], is_constructed: bool) -> BaseException:
+    """Create an exception without its attributes; `set_attributes` sets them."""
+    if is_constructed:
+        return kind(*args)
+    made: BaseException = _built_in_new(kind)(kind, *args)
+    BaseException.__setattr__(made, "args", args)
     return made
+
+
+def make_group(form: tuple[Any, str, _Attributes], errors: Iterable[BaseException]) -> Any:
+    """Create a group of exceptions, of this class, message and attributes, without calling its constructor."""
+    kind, message, attributes = form
+    made = _built_in_new(kind)(kind, message, list(errors))
+    set_attributes(made, attributes)
+    return made
+
+
+def set_attributes(error: BaseException, attributes: _Attributes) -> None:
+    """Set attributes, also of an exception that refuses to be changed, such as a frozen data class."""
+    vars(error).update(attributes[0])
+    for name, value in attributes[1].items():
+        BaseException.__setattr__(error, name, value)
+
+
+def _built_in_new(kind: type[BaseException]) -> Any:
+    """The ``__new__`` of the nearest class above that is not written in Python."""
+    news = (vars(one).get("__new__") for one in kind.__mro__)
+    return next(new for new in news if isinstance(new, types.BuiltinFunctionType))
 
 
 def make_cached(maxsize: int | None, typed: bool) -> Any:

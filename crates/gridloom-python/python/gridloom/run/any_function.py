@@ -86,7 +86,7 @@ class AnyFunction:
         if buffersize < 1:
             raise ValueError(f"buffersize must be >= 1, got {buffersize}")
         return mapped(
-            lambda: (pack_function(function), name_of(function)),
+            lambda several: (pack_function(function, several), name_of(function)),
             iterables,
             timeout=timeout,
             chunksize=chunksize,

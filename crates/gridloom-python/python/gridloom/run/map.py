@@ -192,7 +192,7 @@ class MapResults(Generic[_T]):
 
 
 def mapped(
-    pack: Callable[[], tuple[bytes, str]],
+    pack: Callable[[bool], tuple[bytes, str]],
     iterables: tuple[Iterable[Any], ...],
     *,
     timeout: float | None,
@@ -203,10 +203,10 @@ def mapped(
     least: int = 1,
     progress: bool = False,
 ) -> MapResults[Any]:
-    """Results of a function for each group of items of the iterables, in order."""
+    """Results of a function for each group of items of the iterables, in order. `pack` is told whether several calls may get the function."""
     if chunksize < 1:
         raise ValueError(f"chunksize must be >= 1, got {chunksize}")
-    function, name = pack()
+    function, name = pack(_length(iterables) != 1)
     calls = zip(*iterables)
     bar = Bar(name.rpartition(":")[2], "calls", _length(iterables)) if progress and are_shown() else None
 

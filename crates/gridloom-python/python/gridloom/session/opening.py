@@ -13,13 +13,14 @@ from typing import Any
 from .. import _gridloom
 from ..common.checks import whole
 from ..common.executable import blas_library, program
-from ..display.output import NO_LOG_VARIABLE, Output, listener
+from ..common.interpreter import interpreter_options
+from ..display.output import NO_LOG_VARIABLE, Logs, listener
 from ..display.progress_bars import wanted
 from ..engines.cluster import EngineCluster
 from ..engines.protocol import Engine, Measured
 from ..errors import ConnectWarning, UsageError
 from ..functions.offer import Offer, files_of, search_path
-from ..pickling.protocol import PATH_VARIABLE
+from ..pickling.protocol import ARGUMENTS_VARIABLE, PATH_VARIABLE
 from .grid import Grid
 
 _Path = str | os.PathLike[str]
@@ -39,10 +40,11 @@ def local(
     slots: int = 1,
     plain: int = 0,
     memory: int | None = None,
+    worker_memory: int | None = None,
     shared_memory: bool = True,
     environment: Mapping[str, str] | None = None,
     run_code: bool = True,
-    logs: bool | Callable[[Output], None] = True,
+    logs: Logs = True,
     progress: bool = False,
 ) -> Grid:
     """Start an embedded grid on this machine and connect to it: an agent and servers, each a process.
@@ -70,7 +72,11 @@ def local(
     plain : int, optional
         How many of them talk to the client only, and keep nothing between calls.
     memory : int, optional
-        Bound on the data that each server holds, bytes.
+        Bound on the data that each server holds in its store, bytes: arguments, results and shared data. What functions allocate is
+        not included.
+    worker_memory : int, optional
+        Bound on the memory that each worker holds besides the store, with the processes that its functions start, bytes. A worker that exceeds
+        it is killed, and its call fails with `OutOfMemory`. Simulated workers have no bound.
     shared_memory : bool, optional
         Whether arrays go through shared memory, else over TCP.
     environment : dict of str to str, optional
@@ -78,10 +84,11 @@ def local(
     run_code : bool, optional
         Whether the servers run any Python function that the program sends, by `Grid.run`; simulated ones do not. They find the
         program's modules.
-    logs : bool or callable, optional
+    logs : bool, "plain" or callable, optional
         Output of Python functions, with warnings, lines of `logging`, and progress by `gridloom.progress`: ``True``
-        shows it here while the program waits for results, with the function and the server before each line; ``False``
-        shows nothing, and no output of C code either; a function gets each piece as an `Output`.
+        shows it here while the program waits for results, with the function and the server before each line; ``"plain"`` shows it as it is,
+        for programs whose output others read; ``False`` shows nothing, and no output of C code either; a function gets each piece as an
+        `Output`.
     progress : bool, optional
         Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
@@ -119,11 +126,18 @@ def local(
         run_code=run_code,
         libraries=_paths("libraries", libraries),
         memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
+        worker_memory_bytes=None if worker_memory is None else whole("worker_memory", worker_memory, 1, 2**63 - 1),
         shared_memory=shared_memory,
         blas=_blas(),
         python=sys.executable or None,
+        python_options=interpreter_options() if sys.executable else [],
         program=program(),
-        environment=[(PATH_VARIABLE, os.pathsep.join(search_path())), (NO_LOG_VARIABLE, "1"), *(environment or {}).items()],
+        environment=[
+            (PATH_VARIABLE, os.pathsep.join(search_path())),
+            (ARGUMENTS_VARIABLE, json.dumps(sys.argv)),
+            (NO_LOG_VARIABLE, "1"),
+            *(environment or {}).items(),
+        ],
         silent=on_output is None,
         executes=_executes(),
     )
@@ -135,7 +149,7 @@ def connect(
     *,
     servers: Iterable[str] | None = None,
     functions: Iterable[Callable[..., Any]] = (),
-    logs: bool | Callable[[Output], None] = True,
+    logs: Logs = True,
     progress: bool = False,
 ) -> Grid:
     """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
@@ -153,7 +167,7 @@ def connect(
         cannot be used are named in a `ConnectWarning`; they are used as soon as they answer.
     functions : iterable of function, optional
         Functions of the program with types in their annotations that a cluster of Dask or Ray is to run; servers of a grid offer their own.
-    logs : bool or callable, optional
+    logs : bool, "plain" or callable, optional
         Output and progress of functions, as in `local`. With ``False`` the output goes to the log of the server.
     progress : bool, optional
         Whether bars are shown, as in `local`.
@@ -271,6 +285,7 @@ def simulate(
         network=network,
         blas=_blas(),
         python=sys.executable or None,
+        python_options=interpreter_options() if sys.executable else [],
         program=program(),
     )
     return Grid(raw, folder=folder)

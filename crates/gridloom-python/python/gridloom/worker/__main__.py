@@ -25,13 +25,15 @@ def main(arguments: list[str]) -> int:
         Exit status.
     """
     descriptor = int(arguments[arguments.index("--fd") + 1]) if "--fd" in arguments else 0
-    # An interrupt at the terminal is for the server, which ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # An interrupt at the terminal is for the server, which ends its workers. Programs that functions start do not inherit a handler, as they
+    # would inherit that the signal is ignored.
+    signal.signal(signal.SIGINT, lambda *_: None)
     # Output of functions is for people: those of the program, or of the server.
     os.dup2(2, 1)
     mark_worker()
-    # Line-buffered, as at a terminal: a crash loses no printed line.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Line-buffered, as at a terminal: a crash loses no printed line. UTF-8 in any locale, since the server reads that.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)
     has_log = os.environ.pop(NO_LOG_VARIABLE, None) is None
     try:

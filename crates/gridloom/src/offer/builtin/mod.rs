@@ -5,6 +5,7 @@
 //! named explicitly; none of them is linked. The functions for files are in the worker.
 
 mod fftw;
+mod implementation;
 mod template;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
 
+use self::implementation::Implementation;
 use super::Offer;
 use super::compile::library_folders;
 use crate::Error;
@@ -37,19 +39,26 @@ const ALL: [Builtin; 5] = [
     Builtin {
         name: LINALG,
         description: include_str!("../../../functions/linalg.idl"),
-        libraries: &["libopenblas.so.0", "libblas.so.3", "libopenblas.so", "libcblas.so.3"],
+        libraries: &[
+            "libopenblas.so.0",
+            "libmkl_rt.so.2",
+            "libblis.so.4",
+            "libblas.so.3",
+            "libopenblas.so",
+            "libcblas.so.3",
+        ],
         packages: "libopenblas0 or libblas3",
     },
     Builtin {
         name: "blas",
         description: include_str!("../../../functions/blas.idl"),
-        libraries: &["libopenblas.so.0", "libblas.so.3"],
+        libraries: &["libopenblas.so.0", "libmkl_rt.so.2", "libblis.so.4", "libblas.so.3"],
         packages: "libopenblas0 or libblas3",
     },
     Builtin {
         name: "lapack",
         description: include_str!("../../../functions/lapack.idl"),
-        libraries: &["libopenblas.so.0", "liblapack.so.3"],
+        libraries: &["libopenblas.so.0", "libmkl_rt.so.2", "liblapack.so.3"],
         packages: "libopenblas0 or liblapack3",
     },
     Builtin {
@@ -147,7 +156,10 @@ fn files_offer(folder: Option<PathBuf>) -> Result<Offer, Error> {
 fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -> Result<Offer, Error> {
     let name = builtin.name;
     named.retain(|path| has_word(path, "fftw") == (name == "fftw"));
-    let usual: Vec<PathBuf> = builtin.libraries.iter().filter_map(|library| in_folders(library, folders)).collect();
+    let mut usual: Vec<PathBuf> = builtin.libraries.iter().filter_map(|library| in_folders(library, folders)).collect();
+    if name != "fftw" {
+        usual.sort_by_key(|library| Implementation::of(library) == Implementation::Reference);
+    }
     if named.is_empty() && usual.is_empty() {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         let elsewhere = match name {
@@ -169,8 +181,14 @@ fn offer_from(builtin: &Builtin, mut named: Vec<PathBuf>, folders: &[PathBuf]) -
     // The build shipped with SciPy adds its own prefix to each symbol.
     let prefix = if named.iter().any(|path| has_word(path, "scipy_openblas")) { "scipy_" } else { "" };
     // One of the usual libraries suffices: they are alternatives.
-    let libraries = named.into_iter().chain(usual.into_iter().take(1)).collect();
-    Ok(Offer { definitions: definitions(builtin, prefix)?, libraries, ..Offer::default() })
+    let libraries: Vec<PathBuf> = named.into_iter().chain(usual.into_iter().take(1)).collect();
+    let mut offer = Offer { definitions: definitions(builtin, prefix)?, ..Offer::default() };
+    if let Some(library) = libraries.first() {
+        let implementation = Implementation::of(library);
+        offer.notes.push(format!("{BUILTIN_WORD}{name} is computed by {} ({implementation})", library.display()));
+        offer.warnings.extend(implementation.warning(name));
+    }
+    Ok(Offer { libraries, ..offer })
 }
 
 fn find(name: &str) -> Result<&'static Builtin, Error> {
@@ -212,7 +230,7 @@ mod tests {
                 let signature = &definition.signature;
                 assert!(signature.work.is_some() && !signature.about.is_empty(), "{}", signature.name);
                 assert!(!signature.to_string().contains('@'), "{signature}");
-                let call = signature.c_prototype().unwrap();
+                let call = signature.c_prototype(None).unwrap();
                 let mut rest = call.strip_prefix("grpc_call(&handle, ").unwrap();
                 for param in &signature.params {
                     let is_address = !matches!(param.c_argument_kind(), Ok(CArgument::Value(_)));
@@ -251,6 +269,28 @@ mod tests {
         let named = vec![PathBuf::from("libmine.so"), PathBuf::from("libfftw3mine.so")];
         let offer = offer_from(find("lapack").unwrap(), named, &nowhere).unwrap();
         assert_eq!(offer.libraries, [PathBuf::from("libmine.so")]);
+    }
+
+    #[test]
+    fn the_reference_library_is_the_last_choice_and_is_warned_of() {
+        let folder = tempfile_folder("reference");
+        for (file, content) in [("libblas.so.3", "gfortran"), ("libcblas.so.3", "of openblas_get_config")] {
+            std::fs::write(folder.join(file), content).unwrap();
+        }
+        let offer = offer_from(find(LINALG).unwrap(), Vec::new(), std::slice::from_ref(&folder)).unwrap();
+        assert_eq!(offer.libraries, [folder.join("libcblas.so.3")]);
+        assert!(offer.notes[0].contains("libcblas.so.3 (OpenBLAS)") && offer.warnings.is_empty(), "{offer:?}");
+        std::fs::remove_file(folder.join("libcblas.so.3")).unwrap();
+        let offer = offer_from(find(LINALG).unwrap(), Vec::new(), std::slice::from_ref(&folder)).unwrap();
+        assert!(offer.notes[0].contains("libblas.so.3 (the reference library)"), "{offer:?}");
+        assert!(offer.warnings[0].contains("libopenblas0"), "{offer:?}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    fn tempfile_folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gridloom-builtin-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! The text between `@each d s` and `@end` is repeated for each of these precisions, with these marks replaced: `@p` by
 //! the precision's letter, `@q` by that of its real parts; `@t`, `@r` and `@c` by its type, its real type and its
 //! complex type; `@s` by the type of the scratch space that is integer in real routines; `@w` by the name of FFTW's
-//! library; `@M` and `@A` by the numbers of real operations of a multiplication and an addition. Everywhere,
-//! `@is_N(flag)` expands to a test whether a flag is that letter, in either case, and `@one(NTC)` lists letters in both
-//! cases as the values of a flag.
+//! library; `@T` and `@H` by the letters of its operations in symmetric updates and in least squares; `@M` and `@A` by
+//! the numbers of real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` expands to a test whether a flag
+//! is that letter, in either case, and `@one(NTC)` lists letters in both cases as the values of a flag.
 
 /// Returns the expanded description.
 pub(super) fn expand(template: &str) -> String {
@@ -58,6 +58,9 @@ fn of_precision(block: &str, letter: &str) -> String {
         ("@w", if real == "d" { "fftw" } else { "fftwf" }),
         ("@M", multiplication),
         ("@A", addition),
+        // Letters of the operations that symmetric updates and least squares have.
+        ("@T", if is_complex { "NT" } else { "NTC" }),
+        ("@H", if is_complex { "NC" } else { "NT" }),
     ];
     marks.iter().fold(block.to_string(), |text, (mark, value)| text.replace(mark, value))
 }
@@ -91,6 +94,12 @@ mod tests {
     #[test]
     fn letters_are_listed_in_both_cases() {
         assert_eq!(expand("IN char uplo @one(UL), IN int n"), "IN char uplo values in \"ULul\", IN int n");
+    }
+
+    #[test]
+    fn operations_are_those_of_the_precision() {
+        let text = expand("@each d z\n@one(@T) @one(@H)\n@end\n");
+        assert_eq!(text, "values in \"NTCntc\" values in \"NTnt\"\nvalues in \"NTnt\" values in \"NCnc\"\n");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gridloom_idl::{Body, Class, HEADERS, IdlFile};
+use gridloom_net::children;
 
 pub(crate) use libraries::{Libraries, library_folders};
 
@@ -220,8 +221,9 @@ impl Build {
 
     fn run(&self, command: &[OsString], what: &str) -> Result<String, Error> {
         let (program, arguments) = command.split_first().expect("a command has a program");
-        let output = Command::new(program).args(arguments).current_dir(&self.folder).stdin(Stdio::null()).output();
-        let output = output.map_err(|error| {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.folder).stdin(Stdio::null()).stderr(Stdio::piped());
+        let output = children::output(&mut command).map_err(|error| {
             self.wrong(&format!("cannot {what} its C: '{}': {error}; {}", program.to_string_lossy(), self.remedy))
         })?;
         let mut said = String::from_utf8_lossy(&output.stderr).into_owned();

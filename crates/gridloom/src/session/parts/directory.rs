@@ -108,12 +108,18 @@ impl Directory {
         }
     }
 
-    /// Returns whether the agent has answered; its loss is an error.
-    pub(crate) fn is_connected(&self) -> Option<Result<(), Error>> {
+    /// Returns whether the agent has answered; its loss is an error, unless `may_recover` accepts the reason.
+    pub(crate) fn is_connected(&self, may_recover: impl Fn(&str) -> bool) -> Option<Result<(), Error>> {
         match &self.agent_lost {
+            Some(TaskError::AgentLost { why, .. }) if may_recover(why) => None,
             Some(error) => Some(Err(Error::Connect(error.to_string()))),
             None => self.is_known.then_some(Ok(())),
         }
+    }
+
+    /// Returns the error of a lost agent.
+    pub(crate) fn agent_lost(&self) -> Option<&TaskError> {
+        self.agent_lost.as_ref()
     }
 
     /// Returns the function of that full name, or of that name within the only module that has one.
@@ -140,6 +146,11 @@ impl Directory {
                 Err(unknown(format!(" by that name alone; there are {all}: give the module, too")))
             }
         }
+    }
+
+    /// True if a server offers a function of that full name.
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        self.functions.iter().any(|signature| signature.name == name)
     }
 
     /// Signatures of all offered functions, ordered by name.

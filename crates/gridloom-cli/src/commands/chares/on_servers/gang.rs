@@ -210,7 +210,7 @@ impl<'a> Gang<'a> {
         let (restart, from) = self.from(&ready)?;
         let next = ready.iter().map(|one| one.next).max().unwrap_or_default();
         let GangRequest { checkpoint, run, .. } = &self.request.wanted;
-        let keep = |folder| CheckpointOptions { folder, every: options.every, run: *run, next };
+        let keep = |name: String| CheckpointOptions { folder: name.into(), every: options.every, run: *run, next };
         let places = ElementPlacement {
             elements,
             ports,
@@ -264,7 +264,7 @@ impl<'a> Gang<'a> {
             (None, None) => return Ok((None, String::new())),
         };
         let from = format!(", from the last checkpoint of '{name}'");
-        Ok((Some(Restart { folder: name.clone(), number: Some(number) }), from))
+        Ok((Some(Restart { folder: name.into(), number: Some(number) }), from))
     }
 
     /// Waits until all elements have ended. Returns the status of the one that failed first.

@@ -24,6 +24,7 @@ pub(super) fn run(options: &Run, simulated: SimulatedPrograms) -> Result<ExitCod
     let mut config: SimulateConfig = serde_json::from_str(&simulation)?;
     refuse(options)?;
     let (name, arguments) = options.program.split_first().context("which program? '-- NAME' names one")?;
+    let name = super::name_of_program(name)?;
     let Some((_, command)) = programs.iter().find(|(known, _)| known == name) else {
         bail!(
             "{}",

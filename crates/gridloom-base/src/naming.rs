@@ -1,0 +1,236 @@
+//! The grammar of names. Each name that people or files give to something is checked here when it is made, and names of
+//! foreign files are mapped to valid ones here. `docs/names.md` describes the grammar to users.
+//!
+//! | kind | form |
+//! |---|---|
+//! | word | letters, digits, `_`, `.` and `-` (Unicode) |
+//! | text | printable characters, not all of them blank, no blanks at its ends |
+//!
+//! A function is named by two words, `module/function`.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use crate::Fnv;
+use crate::escaped::{EscapedLine, is_printable};
+use crate::limits::{DATUM_NAME_BYTES_MAX, NAME_BYTES_MAX};
+
+/// The kind of thing that a name is given to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameKind {
+    /// `module/function`, or `module/class.method`.
+    Function,
+    /// A module, or the part of a function's name after the slash.
+    FunctionPart,
+    /// A parameter, result or callback of a function.
+    Parameter,
+    /// A program that a server offers.
+    Program,
+    /// Shared data.
+    Data,
+    Server,
+    /// A host, router, link or zone of a platform, or a host in a file of hosts.
+    Host,
+    User,
+    /// An input or a call of a declared graph.
+    GraphNode,
+}
+
+/// A text that is not a valid name.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("'{}' cannot be {}: {why}", EscapedLine(name), kind.noun())]
+pub struct InvalidName {
+    pub kind: NameKind,
+    /// The first characters of the text.
+    pub name: String,
+    pub why: String,
+}
+
+impl NameKind {
+    /// Checks that a text is a name of this kind.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn check(self, name: &str) -> Result<(), InvalidName> {
+        let checked = match (self.is_word(), self) {
+            (_, NameKind::Function) => match name.split_once('/') {
+                Some((module, function)) if name.len() <= self.bytes_max() => {
+                    self.check_word(module).and_then(|()| self.check_word(function))
+                }
+                Some(_) => self.check_length(name),
+                None => Err("expected the form module/function".to_string()),
+            },
+            (true, _) => self.check_word(name),
+            (false, _) => self.check_text(name),
+        };
+        checked.map_err(|why| InvalidName { kind: self, name: name.chars().take(SHOWN_CHARACTERS_MAX).collect(), why })
+    }
+
+    /// Returns a valid name for a name of a foreign file: the name itself if it is valid. Otherwise invalid characters are
+    /// replaced by `_`, a name that is too long is cut, and a digest of the original is appended, so that different names stay different.
+    pub fn mapped(self, name: &str) -> Cow<'_, str> {
+        if self.check(name).is_ok() {
+            return Cow::Borrowed(name);
+        }
+        let mut digest = Fnv::default();
+        digest.text(name);
+        let suffix = format!("-{:016x}", digest.0);
+        let is_kept = |c: char| if self.is_word() { is_word_character(c) } else { is_printable(c) };
+        let mut mapped = String::new();
+        for character in name.trim().chars() {
+            let character = if is_kept(character) { character } else { '_' };
+            if mapped.len() + character.len_utf8() + suffix.len() > self.bytes_max() {
+                break;
+            }
+            mapped.push(character);
+        }
+        Cow::Owned(mapped + &suffix)
+    }
+
+    /// Largest number of bytes of a name of this kind.
+    pub fn bytes_max(self) -> usize {
+        if self == NameKind::Data { DATUM_NAME_BYTES_MAX } else { NAME_BYTES_MAX }
+    }
+
+    fn is_word(self) -> bool {
+        match self {
+            NameKind::Function | NameKind::FunctionPart | NameKind::Parameter | NameKind::Program => true,
+            NameKind::Data | NameKind::Server | NameKind::Host | NameKind::User | NameKind::GraphNode => false,
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            NameKind::Function => "the name of a function",
+            NameKind::FunctionPart => "the name of a module or function",
+            NameKind::Parameter => "the name of a parameter",
+            NameKind::Program => "the name of a program",
+            NameKind::Data => "the name of shared data",
+            NameKind::Server => "the name of a server",
+            NameKind::Host => "the name of a host or link",
+            NameKind::User => "the name of a user",
+            NameKind::GraphNode => "the name of an input or a call of a graph",
+        }
+    }
+
+    fn check_word(self, word: &str) -> Result<(), String> {
+        self.check_length(word)?;
+        match word.chars().find(|c| !is_word_character(*c)) {
+            None => Ok(()),
+            Some(wrong) => Err(format!(
+                "'{}' is not allowed in it; use letters, digits, '_', '.' and '-'",
+                EscapedLine(wrong.encode_utf8(&mut [0; 4]))
+            )),
+        }
+    }
+
+    fn check_text(self, text: &str) -> Result<(), String> {
+        self.check_length(text)?;
+        if let Some(wrong) = text.chars().find(|c| !is_printable(*c)) {
+            let wrong = wrong.escape_default();
+            return Err(format!("it has the control character '{wrong}'; use printable characters"));
+        }
+        match text.trim().len() {
+            0 => Err("it is blank; use at least one character that is not a blank".to_string()),
+            length if length < text.len() => Err("it begins or ends with a blank; leave the blank out".to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_length(self, name: &str) -> Result<(), String> {
+        let limit = self.bytes_max();
+        match name.len() {
+            0 => Err(format!("it is empty; use 1 to {limit} bytes")),
+            length if length > limit => Err(format!("it has {length} bytes, and the limit is {limit}")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Characters of an invalid name that its error shows.
+const SHOWN_CHARACTERS_MAX: usize = 64;
+
+/// True for letters, digits, `_`, `.` and `-`.
+fn is_word_character(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | '.' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [NameKind; 9] = [
+        NameKind::Function,
+        NameKind::FunctionPart,
+        NameKind::Parameter,
+        NameKind::Program,
+        NameKind::Data,
+        NameKind::Server,
+        NameKind::Host,
+        NameKind::User,
+        NameKind::GraphNode,
+    ];
+
+    fn refusal(kind: NameKind, name: &str) -> String {
+        kind.check(name).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn words_and_texts_are_names() {
+        for name in ["workflow/NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8", "my.module/größe", "a-b/c.d.e", "m/7"] {
+            assert_eq!(NameKind::Function.check(name), Ok(()), "{name}");
+        }
+        for name in ["server-1", "node 7 (rack 2)", "日本", "a/b:c"] {
+            assert_eq!(NameKind::Server.check(name), Ok(()), "{name}");
+        }
+        assert_eq!(NameKind::Data.check(&"\u{e9}".repeat(DATUM_NAME_BYTES_MAX / 2)), Ok(()));
+        assert!(refusal(NameKind::Function, "f").contains("module/function"));
+        assert!(refusal(NameKind::Function, "a/b/c").contains("'/' is not allowed"));
+        assert!(refusal(NameKind::Program, "a b").contains("' ' is not allowed"));
+    }
+
+    #[test]
+    fn no_kind_takes_what_a_terminal_cannot_show() {
+        let wrong = [
+            "",
+            " ",
+            "\u{3000}",
+            "a\0",
+            "a\nb",
+            "\tb",
+            "a\x1b[2J",
+            "a\u{7f}",
+            "a\u{9b}",
+            "a\u{202e}b",
+            "a\u{2066}",
+            "\u{200f}a",
+            "a\u{2028}b",
+            "a\u{feff}",
+        ];
+        for kind in KINDS {
+            for name in wrong {
+                let prefix = if kind == NameKind::Function { "m/" } else { "" };
+                let error = refusal(kind, &format!("{prefix}{name}"));
+                assert!(error.chars().all(|c| c == '\t' || is_printable(c)), "{error}");
+            }
+            let long = format!("{}{}", if kind == NameKind::Function { "m/" } else { "" }, "x".repeat(50_000_000));
+            let error = refusal(kind, &long);
+            assert!(error.contains("the limit is") && error.len() < 200, "{error}");
+        }
+    }
+
+    #[test]
+    fn foreign_names_are_mapped_to_valid_and_different_ones() {
+        let part = |name: &'static str| NameKind::FunctionPart.mapped(name);
+        assert_eq!(part("NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8"), "NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8");
+        assert!(part("NFCORE:SAREK (s 1)").starts_with("NFCORE_SAREK__s_1_-"));
+        assert_ne!(part("a:b"), part("a b"));
+        let long = "x".repeat(100_000);
+        for kind in KINDS.into_iter().filter(|kind| *kind != NameKind::Function) {
+            for name in ["", " ", "a\x1bb\n", "\u{202e}", "a/b c", "ä ö", long.as_str()] {
+                assert_eq!(kind.check(&kind.mapped(name)), Ok(()), "{kind:?} {name:?}");
+            }
+        }
+    }
+}

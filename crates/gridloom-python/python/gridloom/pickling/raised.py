@@ -1,0 +1,213 @@
+"""Exceptions of functions, from a worker to the program. The pickle is a list of records, one for each exception; the first one is raised.
+
+The exceptions of a group, and the one that an exception followed (its cause or context), have records of their own. So one that cannot be
+rebuilt in the program degrades to a `RemoteError` alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import RemoteError, text_of, with_fields
+from .by_value import Pickler
+from .protocol import class_names
+from .rebuild import attributes_of, make_group
+
+# Not in Python 3.10.
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
+
+# The middle of a longer text is cut out: of the exception that is raised, and of another one.
+_TEXT_CHARACTERS_MAX = 65_536
+_OTHER_TEXT_CHARACTERS_MAX = 4_096
+# Exceptions that others followed. A loop that tries again and again makes a long chain.
+_FOLLOWED_MAX = 64
+
+
+class RemoteTraceback(Exception):
+    """Cause of an exception that a function raised on a server: the text of its traceback there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}\n"""'
+
+
+@dataclasses.dataclass
+class _Record:
+    """One exception.
+
+    Attributes
+    ----------
+    pickled : bytes
+        The exception, or the class, message and attributes of a group; empty if it cannot be pickled.
+    kind, message, text : str
+        Its class, text and traceback.
+    classes : tuple of str
+        Names of its class and those above it.
+    why : str
+        Why it could not be pickled, if so.
+    parts : list of int or None
+        Records of the exceptions of a group.
+    cause, context : int or None
+        Records of the exceptions that it followed.
+    suppresses : bool
+        Whether its context is not shown.
+    """
+
+    pickled: bytes
+    kind: str
+    message: str
+    text: str
+    classes: tuple[str, ...]
+    why: str
+    parts: list[int] | None = None
+    cause: int | None = None
+    context: int | None = None
+    suppresses: bool = False
+
+
+def pack_raised(error: BaseException, show: Callable[[BaseException], str]) -> bytes:
+    """Pickle an exception; `show` returns its traceback."""
+    packer = _Packer(show)
+    try:
+        packer.add(error)
+    except RecursionError:  # groups in groups
+        packer.records[1:] = []
+        packer.records[0].parts, packer.records[0].pickled, packer.records[0].why = None, b"", "its groups are nested too deeply"
+        packer.records[0].cause = packer.records[0].context = None
+    return pickle.dumps([tuple(vars(one).values()) for one in packer.records])
+
+
+class _Packer:
+    def __init__(self, show: Callable[[BaseException], str]) -> None:
+        self._show = show
+        self._numbers: dict[int, int] = {}
+        self._followed = 0
+        self.records: list[_Record] = []
+
+    def add(self, error: BaseException) -> int:
+        """Add the records of an exception; return the number of the first one."""
+        if (known := self._numbers.get(id(error))) is not None:
+            return known
+        number = self._numbers[id(error)] = len(self.records)
+        is_group = isinstance(error, _GROUP) and not _says_how(error)
+        pickled, why = _pickled(error, is_group)
+        limit = _OTHER_TEXT_CHARACTERS_MAX if number else _TEXT_CHARACTERS_MAX
+        text, message = _cut(self._show(error), limit), _cut(text_of(error), limit)
+        kind = type(error)
+        record = _Record(pickled, kind.__qualname__, message, text, class_names(*kind.__mro__), _cut(why, limit))
+        self.records.append(record)
+        if is_group:
+            record.parts = [self.add(one) for one in getattr(error, "exceptions")]
+        record.cause, record.context = self._follow(error.__cause__), self._follow(error.__context__)
+        record.suppresses = error.__suppress_context__
+        return number
+
+    def _follow(self, error: BaseException | None) -> int | None:
+        if error is None or self._followed >= _FOLLOWED_MAX:
+            return None
+        self._followed += id(error) not in self._numbers
+        return self.add(error)
+
+
+def _says_how(error: BaseException) -> bool:
+    """Whether the class of a group defines how it is pickled."""
+    return type(error).__reduce__ is not BaseException.__reduce__
+
+
+def _pickled(error: BaseException, is_group: bool) -> tuple[bytes, str]:
+    """The exception, pickled such that it can be unpickled; or nothing, and why it cannot."""
+    try:
+        form: Any = error
+        if is_group:
+            form = type(error), getattr(error, "message"), attributes_of(error)
+        made = io.BytesIO()
+        Pickler(made, shares=False).dump(form)
+        found = pickle.loads(made.getvalue())
+        copy = make_group(found, getattr(error, "exceptions")) if is_group else found
+        if type(copy) is not type(error) or text_of(copy) != text_of(error):
+            raise TypeError("another exception copy out")
+        return made.getvalue(), ""
+    except RecursionError:
+        raise
+    except BaseException as failed:  # an exception can be made such that unpickling it exits
+        return b"", f"{type(failed).__name__}: {text_of(failed)}"
+
+
+def unpack_raised(given: Any, name: str, server: str) -> BaseException:
+    """Unpickle the exception of the function `name`. Those that cannot be rebuilt are `RemoteError`."""
+    records = [_Record(*one) for one in pickle.loads(given)]
+    rebuilder = _Rebuilder(records, name, server)
+    errors = [rebuilder.error(number) for number in range(len(records))]
+    for number in rebuilder.whole:
+        record, error = records[number], errors[number]
+        _set(error, "__context__", None if record.context is None else errors[record.context])
+        _set(error, "__cause__", None if record.cause is None else errors[record.cause])
+        _set(error, "__suppress_context__", record.suppresses)
+    raised = errors[0]
+    # The traceback on the server is the cause. The exception that it followed there stays its context.
+    _set(raised, "__context__", raised.__cause__ or raised.__context__)
+    _set(raised, "__cause__", RemoteTraceback(records[0].text))
+    return raised
+
+
+def _set(error: BaseException, name: str, value: Any) -> None:
+    """Set an attribute, also of an exception that refuses to be changed, such as a frozen data class."""
+    BaseException.__setattr__(error, name, value)
+
+
+class _Rebuilder:
+    """Rebuilds exceptions from their records.
+
+    Attributes
+    ----------
+    whole : set of int
+        Records of exceptions that are of their own class.
+    """
+
+    def __init__(self, records: list[_Record], name: str, server: str) -> None:
+        self._records, self._name, self._server = records, name, server
+        self._errors: dict[int, BaseException] = {}
+        self.whole: set[int] = set()
+
+    def error(self, number: int) -> BaseException:
+        """The exception of a record."""
+        if number not in self._errors:
+            self._errors[number] = self._rebuilt(number)
+        return self._errors[number]
+
+    def _rebuilt(self, number: int) -> BaseException:
+        record = self._records[number]
+        parts = None if record.parts is None else [self.error(one) for one in record.parts]
+        why = record.why
+        try:
+            found = pickle.loads(record.pickled) if record.pickled else None
+            error = make_group(found, parts) if found is not None and parts is not None else found
+            if isinstance(error, BaseException):
+                self.whole.add(number)
+                return error
+        except BaseException as failed:
+            why = f"{type(failed).__name__}: {text_of(failed)}"
+        # Without a pickle, the exception could not be pickled on the server.
+        how = f"because the exception cannot be {'unpickled' if record.pickled else 'pickled'}: {why}"
+        if parts is not None:
+            group: BaseException = _GROUP(record.message.rpartition(" (")[0] or record.message, parts)
+            getattr(group, "add_note")(f"(raised as {type(group).__name__} instead of {record.kind}, {how})")
+            return group
+        text = f"{self._name} raised {record.kind}: {record.message}\n{record.text}\n(raised as a gridloom.RemoteError, {how})"
+        fields = {"function": self._name, "server": self._server, "kind": record.kind, "message": record.message, "traceback": record.text}
+        remote = with_fields(RemoteError(text), **fields, _classes=record.classes)
+        remote.__cause__ = RemoteTraceback(record.text)
+        return remote
+
+
+def _cut(text: str, limit: int) -> str:
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} ... {text[-half:]}"

@@ -1,0 +1,46 @@
+"""Names: what can be declared can be called, and what cannot be called is refused where it is declared."""
+
+import gridloom as gl
+import numpy as np
+import pytest
+
+
+@gl.function(name="NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8", module="my.module")
+def dotted(x: int) -> int:
+    return x + 1
+
+
+@gl.function(name="a-b.c", module="größe")
+def other(x: int) -> int:
+    return x + 2
+
+
+def test_a_function_with_dots_in_its_name_is_called():
+    with gl.local(servers=1, functions=[dotted, other]) as grid:
+        assert grid.function(dotted)(1) == 2
+        assert grid.function("my.module/NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8")(1) == 2
+        assert grid.function("a-b.c")(1) == 3
+        with grid.group() as group:
+            made = grid.function(dotted)(5)
+            group.plan()
+        assert made.get() == 6
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a\x1b[2J", "a\u202eb", "a\nb", "a\0", " ", "x" * 300, "a:b"])
+def test_names_that_cannot_be_called_are_refused_where_they_are_declared(name):
+    with pytest.raises(gl.InputError) as caught:
+        gl.program("true", name=name)
+    text = str(caught.value)
+    assert "cannot be the name of" in text and len(text) < 500
+    assert "\x1b" not in text and "\u202e" not in text
+
+    with pytest.raises(gl.InputError, match="cannot be the name of"):
+
+        @gl.function(name=name)
+        def declared() -> None: ...
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\x1b[2J", "a\u202eb", "a\nb", "a\0", "x" * 5000])
+def test_names_of_shared_data_are_checked(name):
+    with gl.local(servers=1) as grid, pytest.raises(gl.GridloomError, match="cannot name shared data"):
+        grid.put(name, np.ones(3))

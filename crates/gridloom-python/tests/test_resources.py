@@ -1,0 +1,177 @@
+"""What a program may use, processors, memory and descriptors: how it is counted, and what happens when it runs out."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+
+import gridloom as gl
+import numpy as np
+import pytest
+from gridloom import _gridloom
+
+
+def run(program: str, first: str = "") -> str:
+    """Run a program in a process of its own, after a statement that limits it."""
+    ended = subprocess.run([sys.executable, "-c", first + "\n" + program], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+ONE_CORE = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+
+
+def test_the_affinity_of_the_program_counts_everywhere():
+    program = """
+import logging, os, sys
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+import gridloom as gl
+from gridloom import _gridloom
+for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+    del os.environ[name]
+def threads():
+    return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
+print(_gridloom.processors())
+with gl.Executor() as pool:
+    print(sorted(set(pool.submit(threads).result().values())), len(pool.submit(threads).result()))
+"""
+    lines = run(program, ONE_CORE).splitlines()
+    assert "1" in lines and "['1'] 5" in lines
+    assert any(line.startswith("1 server of 1 slot: 1 core by affinity, ") for line in lines), lines
+    assert _gridloom.processors() <= len(os.sched_getaffinity(0))
+
+
+def test_the_user_s_number_of_threads_wins_over_that_of_the_slots(monkeypatch):
+    def threads():
+        return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
+
+    for name in list(threads()):
+        monkeypatch.delenv(name)
+    # OpenBLAS prefers its own variable to this one, so it must not get one.
+    with gl.local(1, environment={"OMP_NUM_THREADS": "3"}) as grid:
+        assert grid.run(threads).get() == {"OMP_NUM_THREADS": "3"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    with gl.local(1) as grid:
+        assert grid.run(threads).get() == {"OMP_NUM_THREADS": "5"}
+
+
+@pytest.mark.parametrize("is_child", [False, True])
+def test_a_worker_that_holds_too_much_memory_is_killed_and_its_call_fails_with_the_limit(is_child):
+    def holds(size, is_child):
+        if is_child:
+            hold = f"import time; held = b'x' * {size}; time.sleep(600)"
+            return subprocess.run([sys.executable, "-c", hold], check=False).returncode
+        held = b"x" * size
+        while True:
+            len(held)
+
+    with gl.local(1, worker_memory=200 << 20) as grid:
+        pid = grid.run(os.getpid).get()
+        with pytest.raises(gl.OutOfMemory) as error:
+            grid.run(holds, 400 << 20, is_child).get()
+        error = error.value
+        assert (error.resource, error.limit_bytes) == ("worker", 200 << 20) and error.needed_bytes > 200 << 20
+        assert "more than the 200 MiB that a worker may hold" in str(error) and "--worker-memory" in str(error)
+        assert grid.run(os.getpid).get() != pid, "another worker goes on"
+        # Arguments and results in the store do not count.
+        assert grid.run(np.sum, np.ones(60 << 20 >> 3)).get() == 60 << 20 >> 3
+
+
+def test_a_program_without_descriptors_is_told_so():
+    program = """
+import resource
+import numpy as np
+import gridloom as gl
+with gl.local(1) as grid:
+    most = len(__import__("os").listdir("/proc/self/fd")) + 4
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        held = [grid.empty((50_000,)) for _ in range(100)]
+    except gl.OutOfMemory as error:
+        print(most, error.place, error.needed_bytes, error)
+"""
+    most, *_ = words = run(program).split()
+    text = " ".join(words)
+    assert "in this program 400000" in text and f"is {most}; raise it with 'ulimit -n'" in text
+
+
+class Relay:
+    """Passes connections on to an agent, but is silent until the first connection is closed by the dialler."""
+
+    def __init__(self, agent: str):
+        host, port = agent.rsplit(":", 1)
+        self.agent, self.listener = (host, int(port)), socket.create_server(("127.0.0.1", 0))
+        self.given_up = threading.Event()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def accept(self):
+        while True:
+            near, _ = self.listener.accept()
+            if self.given_up.is_set():
+                far = socket.create_connection(self.agent)
+                for one, other in [(near, far), (far, near)]:
+                    threading.Thread(target=self.copy, args=(one, other), daemon=True).start()
+            else:
+                threading.Thread(target=self.drain, args=(near,), daemon=True).start()
+
+    def drain(self, near):
+        while near.recv(1 << 16):
+            pass
+        self.given_up.set()
+
+    @staticmethod
+    def copy(one, other):
+        try:
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        finally:
+            other.shutdown(socket.SHUT_WR)
+
+
+def test_an_agent_that_is_slow_to_answer_is_awaited(tmp_path):
+    program = os.environ.get("GRIDLOOM_PROGRAM") or os.path.join(os.path.dirname(gl.__file__), "bin", "gridloom")
+    agent = subprocess.Popen([program, "agent", "--listen", "127.0.0.1:0", "--json", "--until-stdin-closes"],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        address = __import__("json").loads(agent.stdout.readline())["address"]
+        relay = Relay(address)
+        # The first dial fails after its time limit; the session then waits for a later one.
+        with gl.connect(relay.address) as grid:
+            assert relay.given_up.is_set() and len(grid.servers()) == 0
+    finally:
+        agent.communicate()
+
+
+def test_what_does_not_answer_is_not_said_to_be_another_program():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(gl.ConnectError, match="a program listens there, but does not answer within 5 s; if that is the agent"):
+            gl.connect(address)
+
+
+def test_an_agent_without_descriptors_says_so_and_recovers():
+    program = os.environ.get("GRIDLOOM_PROGRAM") or os.path.join(os.path.dirname(gl.__file__), "bin", "gridloom")
+    limit = 40
+    agent = subprocess.Popen(
+        [program, "agent", "--listen", "127.0.0.1:0", "--json", "--until-stdin-closes"], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))  # fmt: skip
+    try:
+        address = __import__("json").loads(agent.stdout.readline())["address"]
+        grids = []
+        with pytest.raises(gl.ConnectError, match=f"it has no free file descriptors: the limit of that process is {limit}; raise it"):
+            for _ in range(limit):
+                grids.append(gl.connect(address))
+        assert grids, "there were descriptors for some"
+        grids.pop().close()
+        gl.connect(address).close()
+        for grid in grids:
+            grid.close()
+    finally:
+        agent.communicate()
