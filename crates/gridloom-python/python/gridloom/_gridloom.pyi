@@ -57,6 +57,7 @@ __all__ = [
     "local",
     "place_shared",
     "print_to_program",
+    "processors",
     "shared_exists",
     "read_settings",
     "run_chares",
