@@ -43,7 +43,7 @@ def test_a_recorded_workflow_runs_with_stand_ins():
 
 
 @pytest.mark.parametrize("prefix", ["NFCORE_SAREK.SAREK.PREPARE_GENOME.", "nf-core:sarek (größe) "])
-def test_a_workflow_runs_whatever_its_tasks_are_named(tmp_path, prefix):
+def test_a_workflow_runs_with_any_names_of_tasks(tmp_path, prefix):
     """Task ids of Nextflow have dots; others have characters that names of functions cannot have."""
     workflow = json.loads((ROOT / "examples/workflow/small.json").read_text())
     for part in (workflow["workflow"]["specification"], workflow["workflow"]["execution"]):
@@ -53,6 +53,26 @@ def test_a_workflow_runs_whatever_its_tasks_are_named(tmp_path, prefix):
     file.write_text(json.dumps(workflow))
     said = run(sys.executable, "examples/workflow/run.py", env={**WORKFLOW, "WORKFLOW": str(file)})
     assert said == "6 tasks, 2 files of 12010 bytes at the end\n"
+
+
+def test_older_recorded_workflows_are_read(tmp_path):
+    """WfFormat 1.4, and 1.2 with its other keys. A task waits for a parent even if they share no file."""
+    made, read = ([{"link": link, "name": "f", size: 5}] for link, size in (("output", "sizeInBytes"), ("input", "size")))
+    tasks = [
+        {"name": "a", "id": "a_1", "runtimeInSeconds": 0.2, "files": made},
+        {"name": "b", "runtime": 0.1, "parents": ["a"], "files": read},
+        {"name": "c", "parents": ["b", "a_1"]},
+    ]
+    for key in ("tasks", "jobs"):
+        file = tmp_path / f"{key}.json"
+        file.write_text(json.dumps({"name": "old", "schemaVersion": "1.2", "workflow": {key: tasks}}))
+        program = f"import recorded, json; print(json.dumps(recorded.read({str(file)!r})))"
+        read_back = json.loads(run(sys.executable, "-c", program, env={**os.environ, "PYTHONPATH": "examples/workflow"}))
+        assert [(task["id"], task["work_seconds"], task["inputs"], task["outputs"]) for task in read_back["tasks"]] == [
+            ("a_1", 0.2, [], ["f", "a_1 before c"]),
+            ("b", 0.1, ["f"], ["b before c"]),
+            ("c", 0.0, ["b before c", "a_1 before c"], []),
+        ]
 
 
 def test_a_recorded_workflow_takes_as_long_as_gridloom_map_says():

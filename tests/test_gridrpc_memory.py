@@ -10,7 +10,8 @@ from gridrpc_suite import SUITE, agent, files, passes, serve, served, sources, s
 
 # Fixtures.
 __all__ = ["agent", "files", "serve", "served", "start", "suite", "the_library"]
-pytestmark = needs_cc
+# Under valgrind the suite takes minutes.
+pytestmark = [needs_cc, pytest.mark.timeout(900)]
 
 
 def test_memory_is_used_as_it_should_be(suite, monkeypatch):

@@ -1,5 +1,5 @@
-//! Compiles libffi's C library from the sources in the crate libffi-sys. `config/fficonfig.h` has what its configure script
-//! finds on Linux with glibc.
+//! Compiles libffi's C library from the sources in the crate libffi-sys. `config/fficonfig.h` has the settings that libffi's
+//! configure script finds on Linux with glibc.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn main() {
     let (target, folder, files) = match arch.as_str() {
         "x86_64" => ("X86_64", "x86", &X86_64[..]),
         "aarch64" => ("AARCH64", "aarch64", &AARCH64[..]),
-        // Others need the package libffi-dev or libffi-devel.
+        // Other architectures need the package libffi-dev or libffi-devel.
         _ => return println!("cargo:rustc-link-lib=dylib=ffi"),
     };
     let out = PathBuf::from(variable("OUT_DIR"));
@@ -44,7 +44,7 @@ fn sources() -> PathBuf {
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &variable("TARGET")]);
     let output = command.output().expect("Cargo runs");
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed, which finds the sources of libffi-sys: {error}");
+    assert!(output.status.success(), "cannot find the sources of libffi-sys: {command:?} failed: {error}");
     let text = String::from_utf8(output.stdout).expect("Cargo writes UTF-8");
     let manifests = text.split("\"manifest_path\":\"").skip(1).filter_map(|rest| rest.split('"').next());
     let found = manifests.filter_map(|path| path.strip_suffix("/Cargo.toml")).find(|path| {
@@ -53,7 +53,7 @@ fn sources() -> PathBuf {
     PathBuf::from(found.expect("libffi-sys is a dependency")).join("libffi")
 }
 
-/// What the header's marks mean here.
+/// Values of the placeholders in the header.
 const VALUES: [(&str, &str); 5] = [
     ("@VERSION@", "3.5.2"),
     ("@FFI_VERSION_STRING@", "3.5.2"),

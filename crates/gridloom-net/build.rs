@@ -1,4 +1,4 @@
-//! Links the error handlers of BLAS (`src/worker/xerbla.c`) as a shared library, which is part of the program.
+//! Links the error handlers of BLAS (`src/worker/xerbla.c`) into a shared library, which is embedded in the program.
 
 use std::env;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-"""Recorded workflows: those of WfCommons (WfFormat 1.5), and the format of `gridloom map`."""
+"""Recorded workflows: those of WfCommons (WfFormat 1.2 to 1.6), and the format of `gridloom map`."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ import re
 def read(path, scale=1.0):
     """The workflow in the format of `gridloom map`, with scaled times and sizes: tasks after those whose files they read."""
     found = json.loads(pathlib.Path(path).read_text())
-    workflow = _compact(found["workflow"]) if "workflow" in found else found
+    workflow = _with_parents(*_compact(found["workflow"])) if "workflow" in found else found
     files = {name: round(size * scale) for name, size in workflow["files"].items()}
     tasks = [
         {
@@ -25,7 +25,7 @@ def read(path, scale=1.0):
 
 
 def function_of(task):
-    """The name of a task's function. Other characters of an id than those of names become ``_``, and a digest keeps different ids different."""
+    """Return the name of a task's function: its id with invalid characters replaced by ``_``, and then a digest that keeps names unique."""
     identifier = task["id"]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", identifier)[:200]
     return name if name == identifier else f"{name}-{hashlib.sha256(identifier.encode()).hexdigest()[:16]}"
@@ -38,6 +38,9 @@ def final_files(workflow):
 
 
 def _compact(workflow):
+    """Return the workflow in the format of `gridloom map`, and the parents of each task."""
+    if "specification" not in workflow:
+        return _compact_before_1_5(workflow)
     seconds = {task["id"]: task["runtimeInSeconds"] for task in workflow["execution"]["tasks"]}
     specification = workflow["specification"]
     tasks = [
@@ -50,7 +53,46 @@ def _compact(workflow):
         }
         for task in specification["tasks"]
     ]
-    return {"tasks": tasks, "files": {file["id"]: file["sizeInBytes"] for file in specification["files"]}}
+    files = {file["id"]: file["sizeInBytes"] for file in specification.get("files", [])}
+    return {"tasks": tasks, "files": files}, [task.get("parents", []) for task in specification["tasks"]]
+
+
+def _compact_before_1_5(workflow):
+    """Convert versions before 1.5, in which tasks contain times and files. The keys are `runtime` and `size` before 1.4, and `jobs` before 1.3."""
+    recorded = workflow.get("tasks") or workflow["jobs"]
+    files = {file["name"]: file.get("sizeInBytes", file.get("size", 0)) for task in recorded for file in task.get("files", [])}
+
+    def names(task, link):
+        return [file["name"] for file in task.get("files", []) if file["link"] == link]
+
+    tasks = [
+        {
+            "id": task.get("id", task["name"]),
+            "name": task["name"],
+            "work_seconds": task.get("runtimeInSeconds", task.get("runtime", 0.0)),
+            "inputs": names(task, "input"),
+            "outputs": names(task, "output"),
+        }
+        for task in recorded
+    ]
+    # Some files name parents by their names.
+    ids = {task["name"]: task["id"] for task in tasks} | {task["id"]: task["id"] for task in tasks}
+    return {"tasks": tasks, "files": files}, [[ids.get(parent, parent) for parent in task.get("parents", [])] for task in recorded]
+
+
+def _with_parents(workflow, parents):
+    """Add an empty file from each parent of which a task reads no file, so that the task waits for the parent."""
+    tasks = {task["id"]: task for task in workflow["tasks"]}
+    for task, before in zip(workflow["tasks"], parents, strict=True):
+        for parent in before:
+            if parent not in tasks:
+                raise SystemExit(f"task '{task['id']}' has the parent '{parent}', which the workflow does not have")
+            if not set(tasks[parent]["outputs"]) & set(task["inputs"]):
+                name = f"{parent} before {task['id']}"
+                tasks[parent]["outputs"].append(name)
+                task["inputs"].append(name)
+                workflow["files"][name] = 0
+    return workflow
 
 
 def _ordered(tasks):

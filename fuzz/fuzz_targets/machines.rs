@@ -81,6 +81,7 @@ fn server() -> Server {
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: Some(Vec::new()),
+        damaged: Vec::new(),
         storage: Some(StorageId(1)),
     })
 }

@@ -443,7 +443,7 @@ static void a_session_ends_when_its_task_does(void) {
     EQUAL(first.total_s, second.total_s);
 }
 
-/* A call takes as much time on the session's clock as its details state: virtual time in simulation. */
+/* The session's clock (virtual time in a simulation) and the details of a call agree on the duration of the call. */
 static void a_clock_measures_calls(void) {
     grpc_session_details_np details;
     grpc_sessionid_t id;

@@ -7,9 +7,9 @@ pub const UNRESOLVED: &str = "the name cannot be resolved";
 pub const NOT_LISTENING: &str = "no program listens there";
 /// The host does not answer.
 pub const NO_ANSWER: &str = "no answer";
-/// A program listens on the port, and its answer is not Gridloom's protocol.
+/// A program listens on the port, but its answer does not follow Gridloom's protocol.
 pub const NOT_A_NODE: &str = "the program that answers there is not a Gridloom node";
-/// A program listens on the port, and does not answer: it may be slow, stopped, or wait for another protocol.
+/// A program listens on the port, but does not answer: it may be slow or stopped, or expect another protocol.
 pub const SILENT: &str = "a program listens there, but does not answer";
 /// A program accepted the connection, and closed it before it answered.
 pub const CLOSED: &str = "the program that listens there closed the connection before it answered";
@@ -19,7 +19,7 @@ pub const REFUSED: &str = "refused: ";
 pub const DISCONNECTED: &str = "the connection was lost";
 
 /// The node has no file descriptor for the connection.
-pub const NO_DESCRIPTORS: &str = "it has no free file descriptors";
+pub const NO_DESCRIPTORS: &str = "the node has no free file descriptors";
 
 /// True if a retry cannot help, because the settings of the two nodes do not match.
 pub fn is_permanent(why: &str) -> bool {
@@ -40,7 +40,7 @@ pub fn agent_remedy(why: &str) -> &'static str {
             "; check the address, HOST:PORT as 'gridloom agent' prints it"
         }
         () if is(&[SILENT, CLOSED]) => {
-            "; if that is the agent, it is overloaded, stopped or ending: see its log and its state on that host; \
+            "; if that is the agent, it is overloaded, stopped or shutting down: check its log and its process on that host; \
              otherwise check the address, HOST:PORT as 'gridloom agent' prints it"
         }
         () => "",

@@ -79,6 +79,7 @@ pub enum TaskError {
     /// The server was lost and no other server could run the task.
     #[error("server '{server}' was lost ({why}) and {}", no_replacement_text(.function, .server, *.is_bound))]
     ServerLost {
+        /// Empty if the task was to copy data to that server.
         function: String,
         server: String,
         /// How the loss was detected.
@@ -157,10 +158,10 @@ pub enum TaskError {
         /// The operation that failed, and where.
         why: String,
     },
-    /// The task's worker held more memory than the server allows, and was killed.
+    /// The task's worker used more memory than the server allows, and was killed.
     #[error(
-        "server '{server}': '{function}' and the processes that it has started held {} of memory, more than the {} that a \
-         worker may hold, and were killed; let a call use less at a time, or start the server with a larger --worker-memory \
+        "server '{server}': the worker of '{function}' and the processes that it has started were killed, because they used \
+         {} of memory and the limit is {}; use less memory in one call, or start the server with a larger --worker-memory \
          (worker_memory of gridloom.local)", size_text(*.used_bytes), size_text(*.limit_bytes)
     )]
     MemoryExceeded { function: String, server: String, used_bytes: u64, limit_bytes: u64 },
@@ -181,20 +182,22 @@ fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) 
 
 fn no_replacement_text(function: &str, server: &str, is_bound: bool) -> String {
     match is_bound {
+        _ if function.is_empty() => "has no copy of the data".into(),
         true => format!("the call of '{function}' is bound to it, for example by on('{server}')"),
         false => format!("no other server could run function '{function}'"),
     }
 }
 
-/// The exception that Python raises if a module is not installed.
-const NO_MODULE: &str = "ModuleNotFoundError";
+/// Exceptions that are the server's fault: the one that Python raises for a missing module, and those of a connector
+/// whose model server is lost or does not have the model ready.
+const SERVER_FAULTS: [&str; 4] = ["ModuleNotFoundError", "EndpointLost", "ModelGone", "ModelNotReady"];
 
 impl TaskError {
     /// True if the server lacks something that the function needs, so that the task may succeed on another server.
     pub fn is_server_fault(&self) -> bool {
         match self {
             TaskError::CannotRun { .. } => true,
-            TaskError::Raised { kind, .. } => kind == NO_MODULE,
+            TaskError::Raised { kind, .. } => SERVER_FAULTS.contains(&kind.as_str()),
             _ => false,
         }
     }

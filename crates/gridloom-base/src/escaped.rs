@@ -16,7 +16,7 @@ pub struct Escaped<'a>(pub &'a str);
 #[derive(Clone, Copy, Debug)]
 pub struct EscapedLine<'a>(pub &'a str);
 
-/// Displays bytes that may not be UTF-8, such as a path: like [`EscapedLine`], and each other byte as `\xff`.
+/// Displays bytes that may not be UTF-8, such as a path: like [`EscapedLine`], with invalid bytes as `\xff`.
 #[derive(Clone, Copy, Debug)]
 pub struct EscapedBytes<'a>(pub &'a [u8]);
 
@@ -90,8 +90,8 @@ pub fn escaped_json(json: &str) -> String {
     text
 }
 
-/// False for characters that a terminal interprets or does not show: control characters, separators of lines, marks of text
-/// direction, and invisible ones.
+/// False for characters that a terminal interprets or does not show: control characters, line separators, text direction
+/// marks, and invisible characters.
 pub fn is_printable(character: char) -> bool {
     let is_direction = matches!(character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

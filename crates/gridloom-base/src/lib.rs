@@ -23,6 +23,7 @@ mod random;
 pub mod size;
 mod slice;
 mod stderr_line;
+pub mod text_file;
 pub mod time;
 pub mod value;
 

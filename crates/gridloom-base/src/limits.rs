@@ -13,8 +13,8 @@ pub const STRIPES: (usize, usize) = (2, 16);
 pub const SEND_QUEUE_BYTES_MAX: u64 = 4 << 20;
 /// Latest time in a deployment, in seconds: about thirty years, which both clocks and virtual time can represent.
 pub const DEPLOYMENT_SECONDS_MAX: f64 = 1e9;
-/// Largest message between processes, in bytes.
-pub const PROCESS_MESSAGE_BYTES_MAX: u64 = 1 << 30;
+/// Largest message between processes, in bytes. Few machines have memory for a larger message and its copies.
+pub const PROCESS_MESSAGE_BYTES_MAX: u64 = 64 << 30;
 /// Longest delay that a filter between two processes may add, in seconds. No real link has a longer one.
 pub const FILTER_DELAY_SECONDS_MAX: f64 = 60.0;
 /// Range of rates for a filter, in bytes per second: from less than a modem's rate to more than that of any link.
@@ -33,6 +33,8 @@ pub const SITE_RATE_WITHOUT_LIMIT: f64 = 1e9;
 pub const SITE_NAME_BYTES_MAX: usize = 64;
 /// Shortest message that the filter `compress` compresses, in bytes. A shorter one fits into one packet as it is.
 pub const COMPRESS_BYTES_MIN: usize = 1024;
+/// Longest message that is compressed, in bytes. It also limits the memory into which a small message can expand.
+pub const COMPRESS_BYTES_MAX: usize = 1 << 30;
 /// How early the filter `rate` hands a message to the connection, before the time at which the rate allows it. The
 /// receiver waits out the rest, so the delay passes even while the sender computes.
 pub const FILTER_AHEAD_NS: u64 = 100_000_000;
@@ -109,8 +111,8 @@ pub const MAP_REQUESTS_MAX: usize = 4096;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest shared name of a datum, in bytes: enough for a path, and small compared with the rest of a message.
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
-/// Shared data that one agent lists, including versions that are still being read: about 300 MB of names and
-/// descriptions.
+/// Maximum number of shared data in the list of one agent, including versions that are still being read. An entry with a
+/// short name takes 1.2 kB of the agent's memory, so a full list takes 1.3 GB.
 pub const SHARED_DATA_MAX: usize = 1 << 20;
 /// Pairs of hosts at different sites that are modelled as sharing the link between the sites.
 pub const SITE_PAIRS_MAX: usize = 1 << 16;
@@ -199,6 +201,12 @@ pub const CALLBACK_WAIT_NS_MAX: u64 = 30 * SECOND_NS;
 /// A peer that has been silent for this long is considered dead. Ten heartbeats: a host that swaps or a link that
 /// stalls for some seconds is slow, not dead.
 pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
+/// Time without an event after which a client logs the pending requests of its program. It is longer than the wait for
+/// lost nodes.
+pub const QUIET_NS: u64 = 30 * SECOND_NS;
+/// Number of consecutive heartbeats that a server may leave unanswered while another one waits for its shared data. The
+/// receiver then chooses another source, long before the server counts as dead, because other servers often have the data.
+pub const SOURCE_PINGS_MAX: u32 = 2;
 /// How long operations that need a lost node wait for its return: as long as it takes to detect a silent peer. A node
 /// that restarts, a laptop that wakes up or a link that recovers is back well before.
 pub const RECONNECT_NS_MAX: u64 = SILENCE_NS_MAX;
@@ -219,8 +227,8 @@ pub const INTERRUPTIONS_MAX: u32 = 10;
 /// How long a client has to fetch a result that exceeds a server's room before another client's claim to its share of
 /// the store takes precedence.
 pub const WRITE_BACK_NS_MAX: u64 = 10 * SECOND_NS;
-/// Events of a simulation at one instant. The largest group takes a hundred per task where nothing takes time; more
-/// than that is a loop.
+/// Maximum number of events of a simulation at one instant. The largest group needs a hundred per task if no event takes
+/// time; more events are a loop.
 pub const EVENTS_AT_ONE_TIME_MAX: u64 = 100 * GROUP_TASKS_MAX as u64;
 /// Sizes of bandwidth probes in bytes, sent in this order. The first is small enough for the slowest link; the last is
 /// large enough that start-up costs do not matter on a fast one.

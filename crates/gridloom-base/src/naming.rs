@@ -1,10 +1,10 @@
-//! The grammar of names. Each name that people or files give to something is checked here when it is made, and names of
-//! foreign files are mapped to valid ones here. `docs/names.md` describes the grammar to users.
+//! The grammar of names. All names in programs and files are checked here when they are defined, and invalid names
+//! in files of other programs are replaced by valid ones. `docs/names.md` describes the grammar to users.
 //!
 //! | kind | form |
 //! |---|---|
 //! | word | letters, digits, `_`, `.` and `-` (Unicode) |
-//! | text | printable characters, not all of them blank, no blanks at its ends |
+//! | text | printable characters, not all blank, without a blank at the beginning or end |
 //!
 //! A function is named by two words, `module/function`.
 
@@ -16,7 +16,7 @@ use crate::Fnv;
 use crate::escaped::{EscapedLine, is_printable};
 use crate::limits::{DATUM_NAME_BYTES_MAX, NAME_BYTES_MAX};
 
-/// The kind of thing that a name is given to.
+/// The kind of object that has the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameKind {
     /// `module/function`, or `module/class.method`.
@@ -51,7 +51,7 @@ impl NameKind {
     /// Checks that a text is a name of this kind.
     ///
     /// # Errors
-    /// The rule that it breaks.
+    /// Names the rule that the text violates.
     pub fn check(self, name: &str) -> Result<(), InvalidName> {
         let checked = match (self.is_word(), self) {
             (_, NameKind::Function) => match name.split_once('/') {
@@ -67,8 +67,9 @@ impl NameKind {
         checked.map_err(|why| InvalidName { kind: self, name: name.chars().take(SHOWN_CHARACTERS_MAX).collect(), why })
     }
 
-    /// Returns a valid name for a name of a foreign file: the name itself if it is valid. Otherwise invalid characters are
-    /// replaced by `_`, a name that is too long is cut, and a digest of the original is appended, so that different names stay different.
+    /// Returns a valid name for a name from a file of another program. A valid name is unchanged. Otherwise, invalid
+    /// characters are replaced by `_`, a long name is truncated, and a digest of the original is appended, so that
+    /// different names stay different.
     pub fn mapped(self, name: &str) -> Cow<'_, str> {
         if self.check(name).is_ok() {
             return Cow::Borrowed(name);
@@ -119,7 +120,7 @@ impl NameKind {
         match word.chars().find(|c| !is_word_character(*c)) {
             None => Ok(()),
             Some(wrong) => Err(format!(
-                "'{}' is not allowed in it; use letters, digits, '_', '.' and '-'",
+                "the character '{}' is not allowed; use letters, digits, '_', '.' and '-'",
                 EscapedLine(wrong.encode_utf8(&mut [0; 4]))
             )),
         }
@@ -129,11 +130,11 @@ impl NameKind {
         self.check_length(text)?;
         if let Some(wrong) = text.chars().find(|c| !is_printable(*c)) {
             let wrong = wrong.escape_default();
-            return Err(format!("it has the control character '{wrong}'; use printable characters"));
+            return Err(format!("the control character '{wrong}' is not allowed; use printable characters"));
         }
         match text.trim().len() {
             0 => Err("it is blank; use at least one character that is not a blank".to_string()),
-            length if length < text.len() => Err("it begins or ends with a blank; leave the blank out".to_string()),
+            length if length < text.len() => Err("it begins or ends with a blank; remove the blank".to_string()),
             _ => Ok(()),
         }
     }
@@ -148,7 +149,7 @@ impl NameKind {
     }
 }
 
-/// Characters of an invalid name that its error shows.
+/// Maximum number of characters of an invalid name that its error shows.
 const SHOWN_CHARACTERS_MAX: usize = 64;
 
 /// True for letters, digits, `_`, `.` and `-`.
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kind_takes_what_a_terminal_cannot_show() {
+    fn no_kind_accepts_characters_that_a_terminal_cannot_show() {
         let wrong = [
             "",
             " ",

@@ -1,8 +1,8 @@
-//! Serialises paths and words of command lines, which are bytes and need not be text. A text is written as a text, so that
-//! files of people stay readable; other bytes are written as an array of numbers.
+//! Serialises paths and words of command lines, which are bytes and may not be UTF-8. UTF-8 is written as a string, so
+//! that files stay readable; other bytes are written as an array of numbers.
 //!
-//! `#[serde(with = "gridloom_base::path_bytes")]` serves `PathBuf` and `OsString`, the modules [`option`] and [`list`] those in an
-//! `Option` or `Vec`.
+//! `#[serde(with = "gridloom_base::path_bytes")]` is for `PathBuf` and `OsString`; the modules [`option`] and [`list`]
+//! are for an `Option` or a `Vec` of them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_are_not_text_keep_their_bytes() {
+    fn paths_that_are_not_utf8_keep_their_bytes() {
         let odd = || OsString::from_vec(b"caf\xe9".to_vec());
         let paths = Paths { one: odd().into(), some: Some("a/b".into()), words: vec!["x".into(), odd()] };
         let json = serde_json::to_string(&paths).unwrap();

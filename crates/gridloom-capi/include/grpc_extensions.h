@@ -85,9 +85,9 @@ grpc_error_t grpc_session_details_get_np(grpc_sessionid_t session_id, grpc_sessi
 /* Forgets a session that was waited for. @return GRPC_INVALID_SESSION_ID. (Ninf-G) MT-safe. */
 grpc_error_t grpc_session_info_remove_np(grpc_sessionid_t session_id);
 
-/* Returns the time in seconds: since 1970 in the real world, of virtual time in simulation. Measure calls with it, so
- * that a program which adapts to its measurements does the same on each simulated run. -1 if there is no session;
- * grpc_last_error_get_np then returns GRPC_NOT_INITIALIZED. MT-safe. */
+/* Returns the time in seconds: since 1970, or virtual time in a simulation. A program that adapts to the duration of its
+ * calls should measure them with this function, so that it behaves the same in each simulated run. Returns -1 if there is
+ * no session; grpc_last_error_get_np then returns GRPC_NOT_INITIALIZED. MT-safe. */
 double grpc_now_np(void);
 
 /* Sets a time limit, in seconds (of virtual time in simulation), after which calls through this handle are cancelled;

@@ -15,7 +15,7 @@ pub(crate) fn read(arguments: &[OsString]) -> Result<(), String> {
         None => Ok(()),
         Some(other) => Err(format!(
             "'{}' is not an option of this program; options are --set NAME=VALUE, --config FILE and --log \
-             LEVELS; the deployment has the arguments of processes",
+             LEVELS; set arguments of processes in the deployment",
             EscapedBytes::of(&other)
         )),
     }

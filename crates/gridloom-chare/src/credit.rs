@@ -31,7 +31,7 @@ use super::id::Pe;
 pub(crate) struct CreditDue {
     pub(crate) to: Pe,
     /// 0 for messages of this element.
-    pub(crate) bytes: u32,
+    pub(crate) bytes: u64,
     /// Set for a message to several chares, which has run when its last copy has run.
     copies: Option<Rc<CopyCount>>,
 }
@@ -53,7 +53,7 @@ impl CreditDue {
     /// No credit to return.
     pub(crate) const NONE: CreditDue = CreditDue { to: Pe(u32::MAX), bytes: 0, copies: None };
 
-    pub(crate) fn new(to: Pe, bytes: u32) -> CreditDue {
+    pub(crate) fn new(to: Pe, bytes: u64) -> CreditDue {
         CreditDue { to, bytes, copies: None }
     }
 
@@ -204,7 +204,7 @@ impl Credits {
     /// Counts a message that has arrived from another element.
     pub(crate) fn arrived(&mut self, debt: &CreditDue) {
         if debt.bytes > 0 {
-            self.pairs[debt.to.0 as usize].here += u64::from(debt.bytes);
+            self.pairs[debt.to.0 as usize].here += debt.bytes;
         }
     }
 
@@ -215,12 +215,12 @@ impl Credits {
         if let Some(copies) = &debt.copies {
             copies.left.set(copies.left.get() - 1);
             if copies.left.get() > 0 {
-                pair.held += if copies.are_held() { u64::from(debt.bytes) } else { 0 };
+                pair.held += if copies.are_held() { debt.bytes } else { 0 };
                 return None;
             }
         }
-        pair.here -= u64::from(debt.bytes);
-        pair.run += u64::from(debt.bytes);
+        pair.here -= debt.bytes;
+        pair.run += debt.bytes;
         (pair.run >= window.div_ceil(4)).then(|| std::mem::take(&mut pair.run))
     }
 
@@ -232,7 +232,7 @@ impl Credits {
                 return;
             }
         }
-        self.pairs[debt.to.0 as usize].held += u64::from(debt.bytes);
+        self.pairs[debt.to.0 as usize].held += debt.bytes;
     }
 
     /// Records that a message's chare is no longer parked.
@@ -242,7 +242,7 @@ impl Credits {
             copies.for_parked.set(copies.for_parked.get() - 1);
         }
         if debt.bytes > 0 && was_held {
-            self.pairs[debt.to.0 as usize].held -= u64::from(debt.bytes);
+            self.pairs[debt.to.0 as usize].held -= debt.bytes;
         }
     }
 

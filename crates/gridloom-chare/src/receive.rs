@@ -26,7 +26,7 @@ impl Core {
         self.quiescence.counts.received += 1;
         self.check_array(from, head)?;
         let debt = match head.kind.takes_credit() {
-            true => CreditDue::new(from, (HEAD_BYTES + body.len()) as u32),
+            true => CreditDue::new(from, (HEAD_BYTES + body.len()) as u64),
             false => CreditDue::NONE,
         };
         self.outbound.credits.arrived(&debt);

@@ -7,6 +7,8 @@
 //!  +------+---------+----------+---------+---------+------ - -
 //!   u8     u32 LE    i32 LE     u32 LE    u32 LE    `length` bytes
 //! ```
+//! The upper five bits of `kind` are bits 32 to 36 of the length.
+//!
 //! | kind | number | body |
 //! |---|---|---|
 //! | message to one | of the chare | the message |
@@ -33,6 +35,10 @@ use super::value::Value;
 
 /// Length of the record header, bytes.
 pub(crate) const HEAD_BYTES: usize = 17;
+/// Bits of the first byte that encode the kind. The other bits are the upper bits of the length.
+const KIND_BITS: u32 = 3;
+/// Lengths of bodies are below this.
+const LENGTH_END: u64 = 1 << (40 - KIND_BITS);
 
 /// The kind of a record's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,12 +169,16 @@ pub(crate) fn open(head: RecordHeader, out: &mut Vec<u8>) -> usize {
 /// # Errors
 /// If the body is too long. The record is then removed.
 pub(crate) fn close(start: usize, out: &mut Vec<u8>) -> Result<(), String> {
-    let length = out.len() - start - HEAD_BYTES;
-    let Ok(length) = u32::try_from(length) else {
+    let length = (out.len() - start - HEAD_BYTES) as u64;
+    if length >= LENGTH_END {
         out.truncate(start);
-        return Err(format!("a message of {length} bytes exceeds {}: send it in parts", u32::MAX));
-    };
-    out[start + HEAD_BYTES - 4..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        return Err(format!(
+            "a message of {length} bytes exceeds the limit of {} bytes; send it in parts",
+            LENGTH_END - 1
+        ));
+    }
+    out[start] |= ((length >> 32) as u8) << KIND_BITS;
+    out[start + HEAD_BYTES - 4..start + HEAD_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(())
 }
 
@@ -184,7 +194,7 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(RecordHeader, &'a
         return Err(format!("{} bytes are not a record", bytes.len()));
     };
     let word = |at: usize| [head[at], head[at + 1], head[at + 2], head[at + 3]];
-    let kind = match head[0] {
+    let kind = match head[0] % (1 << KIND_BITS) {
         1 => Kind::One,
         2 => Kind::All,
         3 => Kind::Section,
@@ -194,7 +204,8 @@ pub(crate) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<(RecordHeader, &'a
         7 => Kind::Move,
         other => return Err(format!("unknown record kind {other}")),
     };
-    let length = u32::from_le_bytes(word(13)) as usize;
+    let length = u64::from(head[0] >> KIND_BITS) << 32 | u64::from(u32::from_le_bytes(word(13)));
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
     let Some((body, rest)) = rest.split_at_checked(length) else {
         return Err(format!("a record of {length} bytes in {} bytes", rest.len()));
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom::Value;
-use gridloom_base::{ByteOrder, Dtype, Meta, Order};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order, text_file};
 use gridloom_idl::{BaseType, Param};
 use gridloom_net::payload::Payload;
 use serde_json::{Value as Json, json};
@@ -21,7 +21,7 @@ use crate::npy;
 pub fn argument(text: &str, param: &Param) -> Result<Value> {
     let (content, file) = match text.strip_prefix('@') {
         Some(rest) if !rest.starts_with('@') => {
-            (std::fs::read(Path::new(rest)).with_context(|| rest.to_string())?, Some(rest))
+            (text_file::read_bytes(Path::new(rest)).map_err(anyhow::Error::msg)?, Some(rest))
         }
         Some(rest) => (rest.as_bytes().to_vec(), None),
         None => (text.as_bytes().to_vec(), None),
@@ -44,7 +44,11 @@ pub fn argument(text: &str, param: &Param) -> Result<Value> {
         Some(file) if file.ends_with(".npy") || npy::is_npy(&content) => {
             from_npy(&content, param).with_context(|| file.to_string())
         }
-        _ => from_json(&content, param, dtype),
+        Some(file) => {
+            let text = text_file::decode(content).map_err(|why| anyhow!("{file}{why}"))?;
+            from_json(text.as_bytes(), param, dtype).with_context(|| file.to_string())
+        }
+        None => from_json(&content, param, dtype),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gridloom::{Error, Grid, LocalConfig, TransferLimits};
 use gridloom_base::near::{did_you_mean, near_names};
-use gridloom_platform::units;
+use gridloom_base::size::parse_size;
 use serde::Deserialize;
 
 use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outcome};
@@ -59,8 +59,25 @@ struct LocalGridConfig {
     slots: u32,
     functions: Vec<PathBuf>,
     libraries: Vec<PathBuf>,
-    memory: Option<String>,
+    memory: Option<SizeSetting>,
     python: Option<PathBuf>,
+}
+
+/// A size in bytes: a text such as `8GiB`, or a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SizeSetting {
+    Text(String),
+    Bytes(u64),
+}
+
+impl SizeSetting {
+    fn bytes(&self) -> Result<u64, String> {
+        match self {
+            SizeSetting::Text(text) => parse_size(text),
+            SizeSetting::Bytes(bytes) => parse_size(&bytes.to_string()),
+        }
+    }
 }
 
 /// Settings of `grpc_map`.
@@ -247,7 +264,7 @@ impl Config {
 
 impl LocalGridConfig {
     fn memory_bytes(&self) -> Result<Option<u64>, String> {
-        self.memory.as_deref().map(|text| units::size(text).map(|bytes| bytes as u64)).transpose()
+        self.memory.as_ref().map(SizeSetting::bytes).transpose()
     }
 
     fn to_config(&self) -> LocalConfig {
@@ -329,6 +346,8 @@ mod tests {
         assert_eq!(local.functions, ["/etc/grid/my.idl", "/their.idl", "builtin:files"].map(Path::new));
         assert_eq!((local.memory_bytes, local.slots), (Some(4 << 30), 1));
         assert_eq!(local.python.as_deref(), Some(Path::new("/etc/grid/bin/python")));
+        let config = Config::parse("[local]\nmemory = 1_073_741_824", Path::new("/etc/grid")).unwrap();
+        assert_eq!(config.local.to_config().memory_bytes, Some(1 << 30));
     }
 
     #[test]
@@ -343,6 +362,7 @@ mod tests {
             ("argument_transfer = 'wiat'", (1, 21), "; did you mean 'wait'?"),
             ("agent = 'a:1'\nservers = ['b:2']", (2, 1), "either: leave one out"),
             ("[local]\n memory = 'much'", (2, 1), "much"),
+            ("[local]\n memory = 8", (2, 1), "write 8GiB"),
         ] {
             let wrong = Config::parse(text, Path::new("")).unwrap_err();
             assert!(wrong.place == place && wrong.why.contains(word), "{text}: {wrong:?}");

@@ -1,7 +1,7 @@
 //! Names of methods: `module/class.method`.
 //!
-//! Names of functions may contain `.`, too. A name is that of a method if its class is declared: if `module/class._initialize`
-//! exists, which every class has ([`method_of`]).
+//! Names of functions may also contain `.`. A name is the name of a method only if its class is declared, that is, if
+//! `module/class._initialize` exists ([`method_of`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub fn method_of(name: &str, is_offered: impl FnOnce(&str) -> bool) -> Option<(&
     class_of(name).filter(|(class, _)| is_offered(&format!("{class}.{INITIALIZE}")))
 }
 
-/// Splits a name that may be that of a method into `module/class` and `method`. A class's name has no `.`.
+/// Splits the possible name of a method into `module/class` and `method`. The name of a class contains no `.`.
 pub fn class_of(name: &str) -> Option<(&str, &str)> {
     // A single pass from the end, since every call does this.
     let last_part = name.bytes().enumerate().rev().take_while(|(_, byte)| *byte != b'/');
@@ -39,7 +39,7 @@ pub struct MethodName {
 }
 
 impl MethodName {
-    /// Returns `None` if the name cannot be that of a method.
+    /// Returns `None` if the name cannot be the name of a method.
     pub fn parse(name: &str) -> Option<MethodName> {
         class_of(name).map(|(class, _)| MethodName { name: name.to_string(), dot: class.len() })
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_classes_that_are_declared_decide_which_functions_are_methods() {
+    fn only_functions_of_declared_classes_are_methods() {
         let offered = ["m/counter._initialize", "m/counter.add", "m/A.B", "m/A.B.C"];
         let class = |name| method_of(name, |initialize| offered.contains(&initialize)).map(|(class, _)| class);
         assert_eq!(class("m/counter.add"), Some("m/counter"));

@@ -1,18 +1,23 @@
-//! Children of a program that may ignore SIGCHLD. Then the kernel discards their exit statuses, and waiting for a child fails with ECHILD once it
-//! has ended.
+//! Child processes of a program that may ignore SIGCHLD. In this case, the kernel discards the exit statuses, and waiting
+//! for an ended child fails with ECHILD.
 
 use std::io::{self, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::Builder;
 
+use crate::process::end_with_parent;
 use crate::threads;
 
-/// Runs a command and returns its output, as [`Command::output`] does, but its standard error only if it is piped. A discarded exit status counts as success, as in Python's `subprocess`.
+/// Runs a command and returns its output like [`Command::output`], but its standard error only if that is piped. The
+/// command is killed if this process ends. A discarded exit status counts as success, as in Python's `subprocess`.
 ///
 /// # Errors
 /// If the command cannot be started, or its output cannot be read.
 pub fn output(command: &mut Command) -> io::Result<Output> {
+    // The signal is bound to this thread, which waits for the child, so the child ends with this process.
+    // SAFETY: between fork and exec the function makes one system call and allocates nothing.
+    unsafe { command.pre_exec(end_with_parent) };
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let errors = threads::spawn(Builder::new(), move || read(stderr));

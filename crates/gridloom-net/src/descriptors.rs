@@ -31,14 +31,19 @@ pub fn have_run_out(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Returns the limit of this process, and how to raise it.
+/// Returns a text with the limit of this process and the remedy, for an error that another process shows.
 pub fn remedy() -> String {
-    format!("the limit of that process is {}; raise it with 'ulimit -n' before the process starts", descriptor_limit())
+    limit_text("that")
 }
 
-/// Returns an error's text, with the remedy if no descriptor is left.
+/// Returns the text of an error; if no descriptor is left, with the limit of this process and the remedy.
 pub fn describe(error: &io::Error) -> String {
-    if have_run_out(error) { format!("{error}: {}", remedy()) } else { error.to_string() }
+    if have_run_out(error) { format!("{error}: {}", limit_text("this")) } else { error.to_string() }
+}
+
+fn limit_text(which: &str) -> String {
+    let limit = descriptor_limit();
+    format!("the limit of {which} process is {limit}; raise it with 'ulimit -n' before the process starts")
 }
 
 /// Returns the maximum number of segments that a pool keeps for reuse.

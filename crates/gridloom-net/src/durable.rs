@@ -20,6 +20,7 @@ use std::thread::Builder;
 use blake3::Hash;
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{DatumId, NamedDatum, NodeId};
+use gridloom_core::node::message::DamagedVersion;
 
 use self::records::{Record, Records};
 use crate::descriptors::raise_descriptor_limit;
@@ -36,16 +37,18 @@ pub struct Durable {
     records: Records,
     /// Data found at startup.
     found: Vec<(NamedDatum, Payload)>,
+    /// Data whose files are damaged.
+    damaged: Vec<DamagedVersion>,
 }
 
 impl Durable {
-    /// Opens the folder, creating it if needed, and checks its files. Also returns a description of each damaged file;
-    /// such files are renamed.
+    /// Opens the folder, creating it if needed, and checks its files. Damaged files are renamed; their records stay until
+    /// the name is put again or deleted.
     ///
     /// # Errors
     /// If another process uses the folder, if it has data of another version of Gridloom, or if the disk fails. The
     /// folder is not changed then.
-    pub fn open(folder: &Path) -> io::Result<(Durable, Vec<String>)> {
+    pub fn open(folder: &Path) -> io::Result<Durable> {
         raise_descriptor_limit();
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = folder.join(DATABASE);
@@ -54,24 +57,30 @@ impl Durable {
             return Err(io::Error::other(why));
         }
         let (records, known) = Records::open(path)?;
-        let mut durable = Durable { folder: folder.to_path_buf(), records, found: Vec::new() };
-        let mut wrong = Vec::new();
+        let mut durable = Durable { folder: folder.to_path_buf(), records, found: Vec::new(), damaged: Vec::new() };
         for (serial, record) in known {
-            let name = record.named.name.clone();
+            let named = record.named.clone();
             match durable.read(serial, record)? {
                 Ok(found) => durable.found.push(found),
                 Err(why) => {
                     let (file, aside) = (durable.file(serial, DATA), durable.file(serial, WRONG));
                     if file.exists() {
-                        fs::rename(&file, aside)?;
+                        fs::rename(&file, &aside)?;
                     }
-                    durable.remove(serial)?;
-                    wrong.push(format!("the durable data of '{name}' are lost, '{}': {why}", file.display()));
+                    let kept =
+                        if aside.exists() { format!("; it is kept as '{}'", aside.display()) } else { String::new() };
+                    let why = format!("'{}': {why}{kept}; put the name again, or delete it", file.display());
+                    durable.damaged.push(DamagedVersion { named, why });
                 }
             }
         }
         durable.clean()?;
-        Ok((durable, wrong))
+        Ok(durable)
+    }
+
+    /// Returns the data whose files are damaged.
+    pub fn damaged(&self) -> &[DamagedVersion] {
+        &self.damaged
     }
 
     /// Returns the descriptions of the data in the folder.
@@ -99,6 +108,9 @@ impl Durable {
         }
         let file = match File::open(self.file(serial, DATA)) {
             Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.file(serial, WRONG).exists() => {
+                return Ok(Err("the file was damaged".into()));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is missing".into())),
             Err(error) => return Err(error),
         };
@@ -258,8 +270,8 @@ mod tests {
     #[test]
     fn what_was_written_is_there_again_and_what_was_changed_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
-        assert!(wrong.is_empty() && durable.named().is_empty());
+        let mut durable = Durable::open(folder.path()).unwrap();
+        assert!(durable.damaged().is_empty() && durable.named().is_empty());
         assert!(Durable::open(folder.path()).is_err_and(|error| error.to_string().contains("another server")));
         for (serial, bytes) in [(1, &b"one"[..]), (2, b"two"), (3, b""), (4, b"four"), (5, b"five")] {
             durable.write(&named(serial, bytes.len() as u64), &Payload::copied(bytes)).unwrap();
@@ -275,17 +287,32 @@ mod tests {
         let files = [4, 5, 6].map(|serial| durable.file(serial, DATA));
         let aside = [4, 5].map(|serial| durable.file(serial, WRONG));
         drop(durable);
-        let (mut durable, wrong) = Durable::open(folder.path()).unwrap();
-        assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("'n4' are lost") && wrong[0].contains("its content was changed"), "{wrong:?}");
-        assert!(wrong[1].contains("not have the length of 4 bytes"), "{wrong:?}");
+        let mut durable = Durable::open(folder.path()).unwrap();
+        let damage = |durable: &Durable| {
+            let of = |damaged: &DamagedVersion| (damaged.named.name.clone(), damaged.why.clone());
+            durable.damaged().iter().map(of).unzip::<_, _, Vec<String>, Vec<String>>()
+        };
+        let (names, why) = damage(&durable);
+        assert_eq!(names, ["n4", "n5"]);
+        let (file, kept) = (files[0].display(), aside[0].display());
+        let expected =
+            format!("'{file}': its content was changed; it is kept as '{kept}'; put the name again, or delete it");
+        assert_eq!(why[0], expected);
+        assert!(why[1].contains("not have the length of 4 bytes"), "{why:?}");
         assert!(!files.iter().any(|file| file.exists()) && !durable.file(7, NEW).exists());
         assert!(aside.iter().all(|file| file.exists()) && results.exists());
         assert_eq!(durable.named(), [named(1, 3), named(3, 0)]);
         let bytes: Vec<Vec<u8>> = durable.take_found().iter().map(|(_, found)| found.bytes().to_vec()).collect();
         assert_eq!(bytes, [b"one".to_vec(), Vec::new()]);
         drop(durable);
-        assert_eq!(Durable::open(folder.path()).unwrap().1, [""; 0]);
+        // The damage is reported until the data are removed.
+        let mut durable = Durable::open(folder.path()).unwrap();
+        let (names, why) = damage(&durable);
+        assert!(names == ["n4", "n5"] && why[0].contains("': the file was damaged; it is kept as '"), "{why:?}");
+        durable.remove(4).unwrap();
+        drop(durable);
+        assert_eq!(damage(&Durable::open(folder.path()).unwrap()).0, ["n5"]);
+        assert!(aside.iter().all(|file| file.exists()));
         let own = fs::metadata(folder.path().join(format!("{:016x}.data", 1))).unwrap();
         assert_eq!(own.permissions().mode() & 0o777, 0o600);
     }
@@ -293,7 +320,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut durable, _) = Durable::open(folder.path()).unwrap();
+        let mut durable = Durable::open(folder.path()).unwrap();
         durable.write(&named(1, 3), &Payload::copied(b"one")).unwrap();
         let file = durable.file(1, DATA);
         let other: TableDefinition<'_, u64, u64> = TableDefinition::new("records 99");

@@ -1,4 +1,4 @@
-//! Names in platform files: checked in ours, mapped in those of other programs.
+//! Names in platform files: checked in Gridloom's format, replaced in formats of other programs.
 
 use gridloom_base::NameKind;
 

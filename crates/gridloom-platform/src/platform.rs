@@ -78,7 +78,7 @@ impl Platform {
         &self.profiles
     }
 
-    /// Parts of the file that have no meaning here, such as properties of other programs, with their numbers.
+    /// Kinds of ignored parts of the file, such as properties of other programs, with the number of each.
     pub fn ignored(&self) -> &BTreeMap<String, usize> {
         &self.ignored
     }

@@ -29,7 +29,7 @@ pub enum ProfileKind {
     Bandwidth,
     /// A link's latency, seconds.
     Latency,
-    /// Above 0 is on; 0 or less is off, as in SimGrid.
+    /// Whether a host or link is on: it is on above 0, and off otherwise, as in SimGrid.
     State,
 }
 
@@ -50,7 +50,7 @@ pub struct Profile {
 type Events = (Vec<(f64, f64)>, Option<f64>);
 
 /// Parses the text of a profile into events, and the time after which it restarts. `periodicity_s` is the period given
-/// outside of the text; 0 or less is none. Only a state may be below 0.
+/// outside of the text; 0 or less for none. Only values of a state profile may be negative.
 pub(crate) fn parse(text: &str, kind: ProfileKind, periodicity_s: f64) -> Result<Events, String> {
     let mut events: Vec<(f64, f64)> = Vec::new();
     let mut periodicity_s = (periodicity_s > 0.0).then_some(periodicity_s);

@@ -1,12 +1,11 @@
 //! Numbers with units, in SimGrid's notation: `2Gf`, `100Mbps`, `59.904us`. Bandwidths may end in `/s`, too.
 //!
-//! Case matters, and the unit follows the number without a space. Without unit: flop/s, bytes per second, seconds.
+//! Case matters, and the unit follows the number without a space. Without unit: flop/s, bytes per second, seconds. Sizes: `gridloom_base::size`.
 //!
 //! | quantity | units | prefixes |
 //! |---|---|---|
 //! | speed | `f`, `flops` | k M G T P E Z Y; kilo, mega ... yotta before `flops` |
 //! | bandwidth | `Bps`, `bps` (an eighth); `B/s`, `b/s` | k M G T P E Z Y (1000), Ki Mi Gi Ti Pi Ei Zi Yi (1024) |
-//! | size | `B`, `b` (an eighth) | the same |
 //! | time | `w d h m s ms us ns ps` | |
 //!
 //! The value is number × factor, with the factor computed as SimGrid does, so that values agree to the last bit.
@@ -22,11 +21,6 @@ pub fn bandwidth(text: &str) -> Result<f64, String> {
         let bytes = || unit.strip_suffix("ps").or_else(|| unit.strip_suffix("/s"));
         unit.is_empty().then_some(1.0).or_else(|| byte_factor(bytes()?))
     })
-}
-
-/// Size in bytes.
-pub fn size(text: &str) -> Result<f64, String> {
-    parse(text, "size", "'B' with a prefix, such as 4MiB", |unit| unit.is_empty().then_some(1.0).or(byte_factor(unit)))
 }
 
 /// Time in seconds.
@@ -143,7 +137,6 @@ mod tests {
         assert_eq!(bandwidth("10kBps"), Ok(1e4));
         assert_eq!(time("5ms"), Ok(0.005));
         assert_eq!(time("1w"), Ok(604_800.0));
-        assert_eq!(size("4MiB"), Ok(4.0 * 1_048_576.0));
     }
 
     #[test]

@@ -98,7 +98,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::process::{RawProcess, read_settings, run_processes};
     #[pymodule_export]
-    use crate::session::{forked, processors};
+    use crate::session::{forked, parse_size, processors};
     #[pymodule_export]
     use crate::shared::{
         begin_put_file_shared, begin_put_shared, delete_shared, find_shared, get_shared_rows, list_shared,

@@ -35,6 +35,12 @@ pub(crate) fn processors() -> usize {
     gridloom_resources::processors()
 }
 
+/// Returns the bytes of a size such as `8GiB`, or raises `ValueError` with the reason.
+#[pyfunction]
+pub(crate) fn parse_size(text: &str) -> PyResult<u64> {
+    gridloom_base::size::parse_size(text).map_err(pyo3::exceptions::PyValueError::new_err)
+}
+
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Slot<T> {
         Slot(self.0.clone(), self.1)

@@ -13,7 +13,9 @@ from engine_functions import (
     dies_once,
     fails,
     half,
+    interrupts,
     is_late,
+    leaves,
     needs_more,
     process,
     product,
@@ -99,6 +101,17 @@ class Contract:
             grid.function(half).submit(1.0)
         with pytest.raises(gl.UnknownName):
             grid.function("engines/other")
+
+    def test_a_function_that_exits_ends_its_call_alone(self, grid):
+        with grid.group():
+            exits, interrupted, other = grid.function(leaves)(4.0), grid.function(interrupts)(5.0), grid.function(half)(3.0)
+        with pytest.raises(gl.Crashed, match=r"engines/leaves on .*: it called sys.exit\(4\)") as caught:
+            exits.get()
+        assert caught.value.how == "it called sys.exit(4)"
+        with pytest.raises(gl.RemoteError, match="engines/interrupts on .*: it raised KeyboardInterrupt") as caught:
+            interrupted.get()
+        assert (caught.value.kind, caught.value.message) == ("KeyboardInterrupt", "at 5.0")
+        assert other.get() == 1.5
 
     def test_the_first_error_does_not_wait_for_other_calls(self, grid, tmp_path, monkeypatch):
         def group(waited, *functions):

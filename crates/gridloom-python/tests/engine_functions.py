@@ -64,6 +64,18 @@ def dies_once(path: str, x: float) -> float:
     os._exit(1)
 
 
+@gl.function(work="1")
+def leaves(x: float) -> float:
+    import sys
+
+    sys.exit(int(x))
+
+
+@gl.function(work="1")
+def interrupts(x: float) -> float:
+    raise KeyboardInterrupt(f"at {x}")
+
+
 # A module that workers do not have.
 sys.modules["absent_there"] = absent_there = types.ModuleType("absent_there")
 
@@ -93,7 +105,7 @@ def waits_for(path: str, a: Square) -> Square:
     return a
 
 
-FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped, waits_for]
+FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more, wrong, reshaped, waits_for, leaves, interrupts]
 
 
 class Fake:
@@ -107,6 +119,8 @@ class Fake:
         self.there, self.ran, self.ahead, self.dying = ["w0", "w1"], {}, [], None
         self.noted, self.launches, self.waits, self.submitter = [], 0, 0, None
         self.requested, self.collected, self.slots = 0, [], 1
+        # Keys of calls that were running when their workers died; all calls that were sent.
+        self.died, self.sent = set(), []
 
     def workers(self):
         return list(self.there)
@@ -120,13 +134,13 @@ class Fake:
         links = dict.fromkeys(itertools.combinations(sorted(self.there), 2), 1e9)
         return Measured(dict.fromkeys(self.there, self.slots), both, both, links, 1e-4)
 
-    def submit(self, key, body, args, worker, rank):
+    def submit(self, key, body, args, worker, rank, deaths):
         assert all("body" in one for one in args if isinstance(one, dict))
         # One thread at a time submits and launches.
         assert self.submitter in (None, threading.get_ident())
         self.submitter = threading.get_ident()
         time.sleep(0)
-        self.noted.append({"key": key, "body": body, "args": args, "worker": worker, "rank": rank, "is_sent": False})
+        self.noted.append({"key": key, "body": body, "args": args, "worker": worker, "rank": rank, "deaths": deaths, "is_sent": False})
         return self.noted[-1]
 
     def prefetch(self, key, result, worker, rank):
@@ -135,7 +149,8 @@ class Fake:
     def launch(self):
         self.launches += 1
         while self.noted:
-            self.noted.pop()["is_sent"] = True
+            self.sent.append(self.noted.pop())
+            self.sent[-1]["is_sent"] = True
         self.submitter = None
 
     def discard(self):
@@ -180,6 +195,9 @@ class Fake:
 
     def has_ended(self, result):
         return "value" in result
+
+    def has_died(self, result):
+        return result["key"] in self.died
 
     def times(self, keys):
         return {key: self.ran[key] for key in keys}

@@ -78,10 +78,11 @@ class Fake(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, is_binary=False):
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, is_binary=False, port=0):
+        super().__init__(("127.0.0.1", port), _Handler)
         self.is_binary, self.models, self.not_ready, self.lists = is_binary, dict(MODELS), {}, True
         self.spoil = None
+        self.calls = 0
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -131,6 +132,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             ]
             return self.say(200, listed) if server.lists else self.say(404, {"error": "no such path"})
         name = self.path.split("/")[3]
+        server.calls += 1
         if name not in server.models:
             return self.say(404, {"error": f"Model {name} not found"})
         if name in server.not_ready:

@@ -1,4 +1,4 @@
-"""Paths, environments and arguments are bytes, and what a terminal cannot show is escaped."""
+"""Paths, environments and arguments may be any bytes, and output escapes characters that a stream or terminal cannot show."""
 
 import io
 import os
@@ -39,7 +39,7 @@ copied = gl.program(["sh", "-c", 'cat "$1" > "$2"', "sh", "{given}", "{made}"], 
 
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
-def test_a_grid_runs_in_folders_whose_names_are_not_text(tmp_path, locale):
+def test_a_grid_runs_in_folders_whose_names_are_not_utf8(tmp_path, locale):
     folder = os.path.join(os.fsencode(tmp_path), ODD)
     os.makedirs(os.path.join(folder, b"tmp\xff"))
     for name, text in ((b"functions.py", FUNCTIONS), (b"program.py", CALLS)):
@@ -50,7 +50,7 @@ def test_a_grid_runs_in_folders_whose_names_are_not_text(tmp_path, locale):
     assert done.returncode == 0 and done.stdout.endswith(b"done\n"), done.stderr.decode(errors="backslashreplace")
 
 
-def test_what_a_stream_cannot_encode_is_escaped():
+def test_characters_that_a_stream_cannot_encode_are_escaped():
     assert encodable("é\udcff→", "ascii") == "\\xe9\\udcff\\u2192"
     assert encodable("é\udcff", None) == "é\\udcff"
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")

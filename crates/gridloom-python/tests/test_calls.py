@@ -325,7 +325,7 @@ def test_time_limit(grid):
         ({"servers": "2"}, "servers is a whole number from 1 up, got '2'"),
         ({"slots": 2.5}, "slots is a whole number from 1 up, got 2.5"),
         ({"plain": -1}, "plain is a whole number from 0 up, got -1"),
-        ({"memory": 2**63}, "memory is at most 9223372036854775807, got 9223372036854775808"),
+        ({"memory": 2**63}, "memory: the size .9223372036854775808. is too large; the limit is 8 EiB"),
     ],
 )
 def test_numbers_of_a_local_grid_are_checked(settings, says):

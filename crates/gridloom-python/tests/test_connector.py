@@ -1,9 +1,15 @@
 """Connectors: the contract over a model server in this process, without and with binary tensors, and over MLServer; and functions on a grid."""
 
+import contextlib
 import json
+import os
+import queue
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack
 
 import gridloom as gl
@@ -90,6 +96,9 @@ def test_an_endpoint_that_stops_and_restarts(fake):
     fake.spoil = lambda body: None
     with pytest.raises(model.EndpointLost, match="closed the connection without an answer"):
         made.call(step, [np.ones(2)])
+    fake.spoil = lambda body: body[:-5]
+    with pytest.raises(model.EndpointLost, match="closed the connection [0-9]+ bytes into the answer"):
+        made.call(step, [np.ones(2)])
     fake.spoil = None
     assert made.call(step, [np.ones(2)])[0].tolist() == [2, 2]
 
@@ -102,6 +111,132 @@ def test_an_endpoint_that_does_not_answer(fake):
     with pytest.raises(model.EndpointLost, match="did not answer /v2/models/step/infer within 0.25 s"):
         made.call(step, [np.ones(2)])
     go.set()
+
+
+@contextlib.contextmanager
+def hostile(answers):
+    """Start a server that sends these pieces after each request. Yield its endpoint and a queue of its connections."""
+    taken, connections = socket.create_server(("127.0.0.1", 0)), queue.Queue()
+
+    def serve():
+        while True:
+            try:
+                connection = taken.accept()[0]
+            except OSError:
+                return
+            connections.put(connection)
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    def answer(connection):
+        with contextlib.suppress(OSError):
+            connection.recv(1 << 16)
+            for piece in answers():
+                connection.sendall(piece)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}", connections
+    finally:
+        # Closing the socket does not wake the thread that waits for a connection.
+        taken.shutdown(socket.SHUT_RDWR)
+        taken.close()
+
+
+def dripping(*before):
+    yield from before
+    while True:
+        time.sleep(0.02)
+        yield b"a"
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        lambda: dripping(),
+        lambda: dripping(b"HTTP/1.1 200 OK\r\nX-A: "),
+        lambda: dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"),
+        lambda: dripping(b"HTTP/1.1 200 OK\r\n\r\n"),
+    ],
+    ids=["status", "header", "body", "endless"],
+)
+def test_an_answer_that_is_sent_slowly_ends_at_its_time_limit(answers):
+    with hostile(answers) as (endpoint, _):
+        made = model_functions.PROTOCOLS["v2"](endpoint, 0.5, 1 << 20)
+        for _ in range(2):
+            begun = time.monotonic()
+            with pytest.raises(model.EndpointLost, match=r"did not answer /v2/models/step within 0\.5 s"):
+                made.signature("step")
+            assert time.monotonic() - begun < 10
+
+
+def test_all_requests_of_one_call_share_its_time_limit(fake):
+    step, failures = connector(fake.endpoint).signature("step"), []
+
+    def answers():
+        # The answer to the request after the failure is sent slowly.
+        if failures:
+            yield from dripping(b"HTTP/1.1 200 OK\r\n\r\n")
+        failures.append(1)
+        yield b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+    with hostile(answers) as (endpoint, _):
+        made = model_functions.PROTOCOLS["v2"](endpoint, 0.5)
+        made._binary = False
+        with pytest.raises(model.EndpointLost, match=r"did not answer /v2/models/step within 0\.5 s"):
+            made.call(step, [np.ones(2)])
+        assert made._until <= time.monotonic()
+
+
+@pytest.mark.parametrize("length", [b"", b"Content-Length: 99999999999\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_an_endless_answer_is_read_up_to_the_size_limit(fake, length):
+    step, sent = connector(fake.endpoint).signature("step"), []
+
+    def endless():
+        yield b"HTTP/1.1 200 OK\r\n" + length + b"\r\n"
+        while True:
+            sent.append(1)
+            yield (b"100000\r\n" if b"chunked" in length else b"") + bytes(1 << 20) + (b"\r\n" if b"chunked" in length else b"")
+
+    with hostile(endless) as (endpoint, _):
+        made = model_functions.PROTOCOLS["v2"](endpoint, 60.0, 20 << 20)
+        with pytest.raises(model.WrongAnswer, match="more than 16777216 bytes, which is the limit"):
+            made.signature("step")
+        made._binary = False
+        with pytest.raises(model.WrongAnswer, match="more than 20971520 bytes, .* start the connector with a larger --answer-limit"):
+            made.call(step, [np.ones(2)])
+    # Bytes beyond the limits may be in the buffers of the sockets.
+    assert len(sent) < 100
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_connector_that_is_stopped_at_its_start_leaves_nothing(program, tmp_path, stop):
+    with hostile(lambda: iter(())) as (endpoint, connections):
+        command = [*GRIDLOOM, "connector", "--protocol", "v2", "--endpoint", endpoint, "--no-agent", "--models", "none"]
+        with subprocess.Popen(command, env={**os.environ, "TMPDIR": os.fspath(tmp_path)}, stderr=subprocess.DEVNULL) as starting:
+            # The connector has requested the models and gets no answer.
+            connection = connections.get()
+            if stop == signal.SIGKILL:
+                starting.kill()
+            else:
+                starting.send_signal(stop)
+                assert starting.wait() in (128 + stop, -stop)
+                assert not list(tmp_path.iterdir())
+        # Wait until the requesting process has ended.
+        with contextlib.suppress(OSError):
+            while connection.recv(1 << 16):
+                pass
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_that_is_stopped_while_it_reads_a_module_leaves_no_process(program, tmp_path, stop):
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        (tmp_path / "slow.py").write_text(f"import socket\nsocket.create_connection({held.getsockname()!r}).recv(1)\n")
+        command = [*GRIDLOOM, "serve", os.fspath(tmp_path / "slow.py"), "--no-agent", "--models", "none"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as starting:
+            connection = held.accept()[0]
+            starting.send_signal(stop)
+        with connection, contextlib.suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
 
 
 def test_models_that_are_not_ready_or_are_removed(fake):
@@ -122,9 +257,8 @@ def test_models_that_are_not_ready_or_are_removed(fake):
 @pytest.mark.parametrize(
     "spoil, told",
     [
-        (lambda body: body[:-5], "the answer ends after [0-9]+ of [0-9]+ bytes"),
-        (lambda body: b"<html>" + body, "the answer is no JSON"),
-        (lambda body: b"[]" + b" " * len(body), "expected an object|no JSON"),
+        (lambda body: b"<html>" + body, "the answer is not JSON"),
+        (lambda body: b"[]" + b" " * len(body), "expected an object|not JSON"),
         (lambda body: body.replace(b'"y"', b'"z"'), "the answer lacks the output 'y'"),
         (lambda body: body.replace(b"FP64", b"FP32"), "is FP32, and the model's metadata say FP64"),
         (lambda body: body.replace(b"[2]", b"[7]"), "has the shape \\[7\\] and"),
@@ -244,6 +378,36 @@ def test_an_endpoint_that_stops_while_its_connector_runs(program):
         with pytest.raises(gl.RemoteError, match="cannot be reached: Connection refused") as raised:
             step(np.ones(2))
         assert raised.value.kind == "EndpointLost"
+
+
+def test_calls_go_to_another_connector_while_an_endpoint_is_lost(program):
+    with ExitStack() as stack:
+        lost, there = Fake(), stack.enter_context(Fake())
+        port = lost.server_address[1]
+        _, first, _ = connect(stack, lost.endpoint, "--model", "step", name="one")
+        _, second, _ = connect(stack, there.endpoint, "--model", "step", name="two")
+        grid = stack.enter_context(gl.connect(servers=[first, second]))
+        step = grid.function("models/step")
+        with grid.group(lambda problem: [index % 2 for index in range(len(problem.tasks))]):
+            both = [step(np.full(2, float(n))) for n in range(4)]
+        assert [one.get()[0] for one in both] == [1.0, 2.0, 3.0, 4.0] and lost.calls and there.calls
+        # Open connections are closed at their next request.
+        lost.spoil = lambda body: None
+        lost.__exit__()
+        assert [step(np.full(2, float(n)))[0] for n in range(10)] == [n + 1 for n in range(10)]
+        with grid.group() as group:
+            many = [step(np.full(2, float(n))) for n in range(20)]
+        assert [one.get()[0] for one in many] == [n + 1 for n in range(20)]
+        assert group.report() is not None
+        # The connector has withdrawn its function.
+        with pytest.raises(gl.InputError, match="server 'one' does not offer it"):
+            step.on("one")
+        with Fake(port=port) as back:
+            # Wait until the connector offers its function again.
+            while not back.calls:
+                with grid.group():
+                    many = [step(np.full(2, float(n))) for n in range(8)]
+                assert [one.get()[0] for one in many] == [n + 1 for n in range(8)]
 
 
 def test_a_result_of_another_shape_is_an_error(program, fake):

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+import os
 import re
 import subprocess
 import sys
@@ -242,6 +243,22 @@ def test_describe_reports_mistakes_in_one_line(tmp_path, text, says):
     done = describe(module)
     assert done.returncode == 2 and done.stdout == ""
     assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (os.mkfifo, "odd.py: it is a device, pipe or socket; name a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "odd.py: it is a device, pipe or socket; name a regular file"),
+        (lambda path: path.write_text("x = 1", "utf-16"), "odd.py: SyntaxError: source code string cannot contain null bytes"),
+        (lambda path: path.mkdir(), "odd.py: Is a directory"),
+    ],
+    ids=["pipe", "device", "utf-16", "folder"],
+)
+def test_describe_reports_a_file_that_is_no_text(tmp_path, make, says):
+    make(tmp_path / "odd.py")
+    done = describe(tmp_path / "odd.py")
+    assert done.returncode == 2 and done.stderr.strip().endswith(says) and done.stderr.count("\n") == 1
 
 
 def test_describe_reports_a_missing_file(tmp_path):

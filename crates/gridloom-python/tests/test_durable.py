@@ -1,6 +1,7 @@
 """Shared data that outlive their servers."""
 
 import os
+import re
 import signal
 import subprocess
 
@@ -12,6 +13,11 @@ from test_lost_programs import PROGRAM, grids
 __all__ = ["grids"]
 
 
+def end(process):
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
 class Durable:
     """An agent and a server with a folder for durable data. Both can be killed and started again."""
 
@@ -21,12 +27,17 @@ class Durable:
 
     def start(self):
         self.agent = self.grids.start("agent", "--listen", "127.0.0.1:0")
+        self.start_server()
+
+    def start_server(self):
         self.grids.serve("--agent", self.agent, "--name", "s0", "--durable", str(self.folder))
 
     def kill(self):
         for process in self.grids.processes[-2:]:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait(30)
+            end(process)
+
+    def kill_server(self):
+        end(self.grids.processes[-1])
 
 
 @pytest.fixture
@@ -64,19 +75,61 @@ def test_durable_data_survive_a_kill_of_agent_and_server(durable):
     assert len(list(durable.folder.glob("*.data"))) == 1
 
 
-def test_data_that_were_changed_are_not_believed(durable):
+def flip(file):
+    with file.open("r+b") as opened:
+        opened.seek(5000)
+        opened.write(b"!")
+
+
+DAMAGE = {
+    "its content was changed": flip,
+    "the file does not have the length of 80000 bytes of data": lambda file: os.truncate(file, 40_000),
+    "the file is missing": os.remove,
+}
+
+
+@pytest.mark.parametrize("why", DAMAGE)
+def test_the_error_of_lost_data_names_the_damage_of_their_file(durable, why):
     with gl.connect(durable.agent) as grid:
         grid.put("mesh", np.arange(10_000.0), durable=True)
         grid.put("other", np.arange(5.0), durable=True)
     durable.kill()
-    [changed] = [file for file in durable.folder.glob("*.data") if file.stat().st_size > 10_000]
-    with changed.open("r+b") as file:
-        file.seek(5000)
-        file.write(b"!")
+    [damaged] = [file for file in durable.folder.glob("*.data") if file.stat().st_size > 10_000]
+    DAMAGE[why](damaged)
     durable.start()
+    is_kept = damaged.with_suffix(".wrong").exists
     with gl.connect(durable.agent) as grid:
         assert list(grid.get("other", timeout=60)) == [0, 1, 2, 3, 4]
-        assert not grid.exists("mesh") and not changed.exists()
+        assert not damaged.exists() and is_kept() == (why != "the file is missing")
+        told = re.escape(f"server 's0' found it damaged: '{damaged}': {why}")
+        for limit in [None, 60, 0]:
+            with pytest.raises(gl.DataLost, match=f"'mesh'.*{told}.*put"):
+                grid.get("mesh", timeout=limit)
+        assert not grid.exists("mesh")
+    # The error names the damage until the name is put again.
+    durable.kill()
+    durable.start()
+    with gl.connect(durable.agent) as grid:
+        with pytest.raises(gl.DataLost, match="server 's0' found it damaged"):
+            grid.get("mesh")
+        grid.put("mesh", 7, durable=True)
+        assert grid.get("mesh") == 7
+    durable.kill()
+    durable.start()
+    with gl.connect(durable.agent) as grid:
+        assert grid.get("mesh", timeout=60) == 7
+
+
+def test_a_waiting_request_fails_when_a_returning_server_finds_the_file_damaged(durable):
+    with gl.connect(durable.agent) as grid:
+        grid.put("mesh", np.arange(10_000.0), durable=True)
+        durable.kill_server()
+        [damaged] = durable.folder.glob("*.data")
+        flip(damaged)
+        get = grid.begin_get("mesh")
+        durable.start_server()
+        with pytest.raises(gl.DataLost, match="server 's0' found it damaged.*its content was changed"):
+            get.get(timeout=120)
 
 
 def test_a_put_that_no_server_can_make_durable_is_an_error(grids):

@@ -1,5 +1,6 @@
 """Groups on Dask: the contract of all engines and what Dask alone does, on one cluster of two workers."""
 
+import asyncio
 import contextlib
 import os
 import pathlib
@@ -103,6 +104,17 @@ def test_workers_of_another_python_are_refused(cluster, monkeypatch):
             gl.connect(client, functions=[half])
 
 
+def test_a_link_between_busy_workers_is_taken_for_one_like_the_programs(cluster, monkeypatch):
+    def busy(*_):
+        raise asyncio.TimeoutError
+
+    monkeypatch.setattr(dask_engine.DaskEngine, "_between", busy)
+    with distributed.Client(cluster, set_as_default=False) as client, gl.connect(client, functions=[half]) as grid:
+        measured = grid._cluster.measured
+        assert measured.direct_bytes_per_s == {tuple(sorted(measured.slots)): min(measured.client_bytes_per_s.values())}
+        assert grid.function(half)(3.0) == 1.5
+
+
 def test_versions_that_were_not_tried_are_reported(cluster, monkeypatch):
     with distributed.Client(cluster, set_as_default=False) as client:
         versions = client.get_versions()
@@ -204,7 +216,7 @@ def own_cluster(tmp_path_factory, **options):
     """A cluster whose workers end or change."""
     with bare(tmp_path_factory):
         cluster = distributed.LocalCluster(dashboard_address=None, silence_logs=50, **options)
-    with cluster, gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=[half, process, dies]) as grid:
+    with cluster, gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=[half, process, dies, lasts]) as grid:
         yield cluster, grid
 
 
@@ -213,6 +225,64 @@ def dies(x: float) -> float:
     import os
 
     os._exit(1)
+
+
+@gl.function(work="1")
+def lasts(began: str, gate: str, x: float) -> float:
+    import os
+    import pathlib
+    import time
+
+    pathlib.Path(began, str(os.getpid())).touch()
+    while not pathlib.Path(gate).exists():
+        time.sleep(0.01)
+    return x
+
+
+def test_calls_that_kill_their_workers_do_not_fail_other_calls(tmp_path_factory, tmp_path):
+    gate = tmp_path / "open"
+    with own_cluster(tmp_path_factory, n_workers=2, threads_per_worker=3) as (_, grid):
+        with grid.group():
+            halves = [grid.function(half)(float(n)) for n in range(10)]
+            # They run at the same time as the other calls.
+            last = [grid.function(lasts)(os.fspath(tmp_path), os.fspath(gate), float(n)) for n in range(2)]
+            killed = [grid.function(dies)(float(n)) for n in range(3)]
+            others = [grid.function(half)(one) for one in halves]
+        # Its next attempt waits for the end of the calls that run on that worker.
+        while killed[0]._made_by.deaths < 2:
+            with pytest.raises(gl.TimedOut):
+                killed[0].get(timeout=0.1)
+        gate.touch()
+        for one in killed:
+            with pytest.raises(gl.Crashed, match="its worker process ended while it ran, 3 times"):
+                one.get()
+        assert [one.get() for one in halves + others + last] == [*(n / 2 for n in range(10)), *(n / 4 for n in range(10)), 0.0, 1.0]
+
+
+def test_calls_do_not_count_as_the_cause_when_workers_shut_down_on_request(tmp_path_factory, tmp_path):
+    gate = tmp_path / "open"
+    with own_cluster(tmp_path_factory, n_workers=1, threads_per_worker=1) as (cluster, grid):
+        client = grid._cluster._engine._client
+        with grid.group():
+            held = grid.function(lasts)(os.fspath(tmp_path), os.fspath(gate), 3.0)
+
+        def begins(times):
+            while len(list(tmp_path.iterdir())) < times:
+                with contextlib.suppress(gl.TimedOut):
+                    held.get(timeout=0.1)
+
+        begins(1)
+        client.restart_workers(list(client.scheduler_info()["workers"]))
+        begins(2)
+        for times in (3, 4):
+            leaving = list(client.scheduler_info()["workers"])
+            cluster.scale(times)
+            client.wait_for_workers(len(leaving) + 1)
+            client.retire_workers(leaving)
+            begins(times)
+        assert held._made_by.deaths == 0
+        gate.touch()
+        assert held.get() == 3.0
 
 
 def test_a_cluster_whose_workers_die_restart_and_join(tmp_path_factory):
@@ -245,7 +315,8 @@ def test_a_cluster_that_starts_workers_when_there_is_work(tmp_path_factory):
     with bare(tmp_path_factory):
         cluster = distributed.LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None, silence_logs=50)
     with cluster:
-        cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
+        # An idle worker ends after 3 s, as by default; shorter intervals end workers that have just started on a busy machine.
+        cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=30)
         with pytest.warns(gl.ConnectWarning, match="the cluster has no workers: waiting up to 120 s for one; a Dask worker is started by"):
             grid = gl.connect(cluster.scheduler_address.replace("tcp://", "dask://"), functions=[half])
         with grid, warnings.catch_warnings():

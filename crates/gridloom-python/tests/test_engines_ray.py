@@ -95,6 +95,30 @@ def test_a_node_of_ray_that_is_killed_loses_no_result(rays, tmp_path):
         assert grid.function(half)(3.0) == 1.5
 
 
+@gl.function(work="1")
+def dies(x: float) -> float:
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_call_that_kills_its_process_fails_alone(rays):
+    with gl.connect(ray, functions=[half, dies]) as grid:
+        with grid.group() as group:
+            halves = [grid.function(half)(float(n)) for n in range(20)]
+            killed = [grid.function(dies)(float(n)) for n in range(2)]
+            after = grid.function(half)(killed[0])
+            others = [grid.function(half)(float(n)) for n in range(20)]
+        for failed in (*killed, after, group):
+            with pytest.raises(gl.Crashed, match="its worker process ended while it ran"):
+                failed.wait() if failed is group else failed.get()
+        assert [one.get() for one in halves + others] == [n / 2 for n in range(20)] * 2
+        with pytest.raises(gl.Crashed):
+            grid.function(dies)(1.0)
+        assert grid.function(half)(3.0) == 1.5
+
+
 def test_a_session_of_ray_that_has_ended_is_reported(rays, monkeypatch):
     with gl.connect(ray, functions=[half]) as grid:
         with pytest.raises(gl.UsageError, match="this process has a session of Ray"):

@@ -186,7 +186,7 @@ def test_an_initializer_that_fails_breaks_the_executor(grid, gate):
     executor.shutdown()
 
 
-def test_an_initializer_that_fails_is_logged_as_by_python(program, capfd):
+def test_the_error_of_an_initializer_is_logged_as_by_python(program, capfd):
     with gl.Executor(1, initializer=fail) as executor, pytest.raises(BrokenProcessPool):
         executor.submit(twice, 1).result()
     lines = capfd.readouterr().err.splitlines()
@@ -194,7 +194,7 @@ def test_an_initializer_that_fails_is_logged_as_by_python(program, capfd):
     assert lines[-1] == "ValueError: no good" and lines.count("Exception in initializer:") == 1
 
 
-def test_output_of_an_executor_of_its_own_is_shown_as_it_is(program, capfd):
+def test_an_executor_with_its_own_servers_prints_output_without_labels(program, capfd):
     def say(n):
         print(f'{{"n": {n}}}\n')
         print("half", end="")

@@ -1,4 +1,4 @@
-"""A worker is like the program's interpreter: its options, signals and main module."""
+"""Workers have the options, signals and main module of the program's interpreter."""
 
 import signal
 import subprocess
@@ -41,6 +41,13 @@ def test_options_of_the_interpreter_reach_workers(program, tmp_path, options):
     assert done.stdout == "True\n", done.stderr
 
 
+def test_a_program_with_many_arguments_starts_a_grid(program, tmp_path):
+    (tmp_path / "program.py").write_text("import gridloom as gl\n\nwith gl.local(servers=1) as grid:\n    print(grid.run(abs, -3).get(timeout=60))\n")
+    files = [f"measurement-{number:06}.nc" for number in range(8000)]
+    done = subprocess.run([sys.executable, "program.py", *files], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "3\n", done.stderr
+
+
 def test_no_bytecode_is_written_for_functions_of_a_module(program, tmp_path):
     (tmp_path / "offered.py").write_text("import gridloom as gl\n\n@gl.function\ndef double(x: float) -> float:\n    return 2 * x\n")
     text = "import gridloom as gl\nwith gl.local(servers=1, functions=['offered.py']) as grid:\n    print(grid.function('offered/double')(2.0))\n"
@@ -74,7 +81,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN], ids=["", "nohup"])
-def test_signals_that_the_programs_parent_ignores_or_blocks(program, platform, tmp_path, hangup):
+def test_signals_that_the_parent_of_the_program_ignores_or_blocks_are_reset(program, platform, tmp_path, hangup):
     (tmp_path / "program.py").write_text(SIGNALS)
     (tmp_path / "offered.py").write_text("import gridloom as gl\n\n@gl.function\ndef double(x: float) -> float:\n    return 2 * x\n")
     ignored = [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGUSR1]
@@ -124,7 +131,7 @@ def pooled(kind):
 
 def with_a_lock():
     global held
-    held = threading.Lock()   # which no child gets
+    held = threading.Lock()   # no child inherits it
     return pooled("spawn")
 
 def looked_up():
@@ -143,7 +150,7 @@ with gl.local(servers=1) as grid:
     assert run(looked_up) == (__file__, "__main__", 3, sys.argv, "<module '"), run(looked_up)
     assert run(pickle.loads, run(pickle.dumps, Point(4))).x == 4
     assert pickle.loads(run(lambda point: pickle.dumps(point), Point(5))).x == 5
-    assert Point.__init__ is init, "it is replaced by a copy that came back"
+    assert Point.__init__ is init, "a returned object replaced the method of its class by a copy"
     scale = 5
     assert run(pooled, "spawn") == run(pooled, "fork") == ([6, 21], [6, 21])
 print("ok")

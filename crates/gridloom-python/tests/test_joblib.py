@@ -236,5 +236,5 @@ def square(n):
 
 
 @pytest.mark.parametrize("name", ["threading", "sequential", "multiprocessing", "loky", "gridloom"])
-def test_a_call_may_name_its_backend(name):
+def test_a_call_may_use_any_backend_by_name(name):
     assert Parallel()(delayed(within)(name) for _ in range(2)) == [([0, 1, 4], [0, 1, 4])] * 2

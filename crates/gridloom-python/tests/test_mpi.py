@@ -48,6 +48,25 @@ def passes(tmp_path, text, *words, count=4):
     return [line for line in lines if not line.startswith("ended")]
 
 
+LONG = """
+elements = (1 << 27) + 1000
+if me == 0:
+    long = np.zeros(elements)
+    long[0], long[-1] = 3, 7
+    comm.Send(long, 1)
+else:
+    long = np.empty(elements)
+    comm.Recv(long, 0)
+    assert (long[0], long[-1], np.count_nonzero(long)) == (3, 7, 2)
+"""
+
+
+@pytest.mark.skipif(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 8 << 30, reason="needs 8 GiB of free memory")
+@pytest.mark.parametrize("words", [(), ("--elements", 2)])
+def test_a_message_may_be_longer_than_1_gib(tmp_path, words):
+    passes(tmp_path, LONG, *words, count=2)
+
+
 POINT_TO_POINT = """
 # Non-overtaking, with wildcards.
 if me == 0:

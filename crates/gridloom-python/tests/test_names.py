@@ -1,4 +1,4 @@
-"""Names: what can be declared can be called, and what cannot be called is refused where it is declared."""
+"""Names: a function with a valid name can be called, and an invalid name is rejected when it is declared."""
 
 import gridloom as gl
 import numpy as np
@@ -27,7 +27,7 @@ def test_a_function_with_dots_in_its_name_is_called():
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "a\x1b[2J", "a\u202eb", "a\nb", "a\0", " ", "x" * 300, "a:b"])
-def test_names_that_cannot_be_called_are_refused_where_they_are_declared(name):
+def test_invalid_names_are_rejected_when_they_are_declared(name):
     with pytest.raises(gl.InputError) as caught:
         gl.program("true", name=name)
     text = str(caught.value)

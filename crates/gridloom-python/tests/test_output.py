@@ -93,7 +93,7 @@ def test_lines_are_shown_with_their_origin(file, capsys):
     assert "[speak@server-1] odd 3\n" in err and "[talk@server-1] WARNING:root:careful\n" in err and "out of date" in err
 
 
-def test_plain_output_is_shown_as_it_is(file, capsys):
+def test_plain_output_is_printed_without_labels(file, capsys):
     def talk():
         print('{"a": 1}\n')
         print("odd", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Random generators of the program: the program is warned of equal numbers, and functions of modules draw from the generator of their process."""
+"""Random generators: the program is warned if calls draw equal numbers; functions of modules use the generator of their process."""
 
 from test_by_value import printed
 
@@ -57,7 +57,7 @@ if __name__ == "__main__":
             assert warned(lambda: list(executor.map(lambda _: mine.random(), range(3))))[0] == 1
         assert warned(lambda: [gl.Executor(grid=grid, initializer=draw, initargs=(seeded(),)).shutdown()])[0] == 1
 
-        # Each call has its own generator, or numbers were drawn between them.
+        # No warning: each call has its own generator, or the program drew numbers between the calls.
         seeds = np.random.SeedSequence(1).spawn(4)
         assert warned(lambda: list(grid.map(lambda seed: np.random.default_rng(seed).random(), seeds))) == (0, True)
         assert warned(lambda: list(grid.map(draw, map(np.random.default_rng, seeds), chunksize=2))) == (0, True)
@@ -65,7 +65,7 @@ if __name__ == "__main__":
         one = seeded()
         assert warned(lambda: [(grid.run(draw, one).get(), one.random())[0] for _ in range(2)]) == (0, True)
 
-        # Those of modules are the ones of the worker.
+        # Functions of modules use the generators of the worker.
         assert warned(lambda: list(grid.map(of_modules, range(4)))) == (0, True)
         for function in (random.random, np.random.rand, random.SystemRandom().random):
             assert warned(lambda: [grid.run(function).get() for _ in range(3)]) == (0, True)
@@ -78,6 +78,6 @@ if __name__ == "__main__":
 """
 
 
-def test_a_generator_that_several_calls_get_is_reported_once(program, tmp_path):
+def test_a_generator_that_is_sent_to_several_calls_is_reported_once(program, tmp_path):
     (text,) = printed(PROGRAM, tmp_path)
     assert text.startswith("a random generator (PCG64) is sent to several calls, and each of them draws the same numbers")

@@ -1,6 +1,8 @@
-"""What a program may use, processors, memory and descriptors: how it is counted, and what happens when it runs out."""
+"""Processors, memory and descriptors that a program may use: how they are counted, and which errors report that they are exhausted."""
 
+import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -43,7 +45,7 @@ with gl.Executor() as pool:
     assert _gridloom.processors() <= len(os.sched_getaffinity(0))
 
 
-def test_the_user_s_number_of_threads_wins_over_that_of_the_slots(monkeypatch):
+def test_omp_num_threads_of_the_user_overrides_the_share_of_the_slots(monkeypatch):
     def threads():
         return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}
 
@@ -73,13 +75,41 @@ def test_a_worker_that_holds_too_much_memory_is_killed_and_its_call_fails_with_t
             grid.run(holds, 400 << 20, is_child).get()
         error = error.value
         assert (error.resource, error.limit_bytes) == ("worker", 200 << 20) and error.needed_bytes > 200 << 20
-        assert "more than the 200 MiB that a worker may hold" in str(error) and "--worker-memory" in str(error)
-        assert grid.run(os.getpid).get() != pid, "another worker goes on"
+        assert "the limit is 200 MiB" in str(error) and "--worker-memory" in str(error)
+        assert grid.run(os.getpid).get() != pid, "another worker continues"
         # Arguments and results in the store do not count.
         assert grid.run(np.sum, np.ones(60 << 20 >> 3)).get() == 60 << 20 >> 3
 
 
-def test_a_program_without_descriptors_is_told_so():
+def test_sizes_have_units():
+    with gl.local(1, memory="1.5 gib", worker_memory="64MB") as grid:
+        assert [server.memory_bytes for server in grid.servers()] == [3 << 29]
+    # Below the least size without a unit.
+    with gl.local(1, memory="512KiB") as grid:
+        assert [server.memory_bytes for server in grid.servers()] == [512 << 10]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (8, "memory: the size 8 has no unit and is below 1 MiB; write 8GiB, 8MiB or 8B"),
+        ("8", "write 8GiB"),
+        (0, "less than 1 byte"),
+        (-1, "'-1' is not a size"),
+        (2**63, "the limit is 8 EiB"),
+        ("8 parsecs", "unit 'parsecs'"),
+        (8e9, "memory: expected a size such as '8GiB', or a number of bytes; got 8000000000.0"),
+        (b"8GiB", "or a number of bytes; got b'8GiB'"),
+    ],
+)
+def test_a_wrong_size_is_an_error_that_names_it(wrong, expected):
+    with pytest.raises(gl.UsageError, match=re.escape(expected)):
+        gl.local(1, memory=wrong)
+    with pytest.raises(gl.UsageError, match=re.escape(expected)):
+        gl.program(["true"], memory=wrong, name="sized")
+
+
+def test_a_program_without_descriptors_gets_an_error_with_the_limit():
     program = """
 import resource
 import numpy as np
@@ -95,6 +125,52 @@ with gl.local(1) as grid:
     most, *_ = words = run(program).split()
     text = " ".join(words)
     assert "in this program 400000" in text and f"is {most}; raise it with 'ulimit -n'" in text
+
+
+@pytest.fixture
+def agent():
+    """Starts an agent with a limit of descriptors, and returns its address."""
+    program = os.environ.get("GRIDLOOM_PROGRAM") or os.path.join(os.path.dirname(gl.__file__), "bin", "gridloom")
+    started = []
+
+    def start(limit: int) -> str:
+        agent = subprocess.Popen(
+            [program, "agent", "--listen", "127.0.0.1:0", "--json", "--until-stdin-closes"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))  # fmt: skip
+        started.append(agent)
+        return str(json.loads(agent.stdout.readline())["address"])
+
+    yield start
+    for one in started:
+        one.communicate()
+
+
+def test_a_program_without_descriptors_for_a_session_gets_an_error_with_the_limit(agent):
+    """At whichever step they run out."""
+    program = """
+import os, resource
+import gridloom as gl
+opened = len(os.listdir("/proc/self/fd"))
+for most in range(opened, opened + 20):
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        try:
+            gl.connect(AGENT).close()
+            line = "connected"
+        except gl.ConnectError as error:
+            line = f"the limit of this process is {most}; raise it with 'ulimit -n' before the process starts" in str(error)
+            line = f"{line} {error}"
+        except BaseException as error:
+            line = repr(error)
+        print(line, flush=True)
+        os._exit(0)
+    os.wait()
+""".replace("AGENT", repr(agent(1024)))
+    lines = run(program).splitlines()
+    refused = [line for line in lines if line != "connected"]
+    assert len(lines) == 20 and 0 < len(refused) < 20, lines
+    assert all(line.startswith("True ") for line in refused), refused
 
 
 class Relay:
@@ -148,30 +224,22 @@ def test_an_agent_that_is_slow_to_answer_is_awaited(tmp_path):
         agent.communicate()
 
 
-def test_what_does_not_answer_is_not_said_to_be_another_program():
+def test_the_error_about_a_silent_program_does_not_call_it_another_program():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(gl.ConnectError, match="a program listens there, but does not answer within 5 s; if that is the agent"):
             gl.connect(address)
 
 
-def test_an_agent_without_descriptors_says_so_and_recovers():
-    program = os.environ.get("GRIDLOOM_PROGRAM") or os.path.join(os.path.dirname(gl.__file__), "bin", "gridloom")
+def test_an_agent_without_descriptors_reports_it_and_recovers(agent):
     limit = 40
-    agent = subprocess.Popen(
-        [program, "agent", "--listen", "127.0.0.1:0", "--json", "--until-stdin-closes"], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))  # fmt: skip
-    try:
-        address = __import__("json").loads(agent.stdout.readline())["address"]
-        grids = []
-        with pytest.raises(gl.ConnectError, match=f"it has no free file descriptors: the limit of that process is {limit}; raise it"):
-            for _ in range(limit):
-                grids.append(gl.connect(address))
-        assert grids, "there were descriptors for some"
-        grids.pop().close()
-        gl.connect(address).close()
-        for grid in grids:
-            grid.close()
-    finally:
-        agent.communicate()
+    address = agent(limit)
+    grids = []
+    with pytest.raises(gl.ConnectError, match=f"the node has no free file descriptors: the limit of that process is {limit}; raise it"):
+        for _ in range(limit):
+            grids.append(gl.connect(address))
+    assert grids, "there were descriptors for some"
+    grids.pop().close()
+    gl.connect(address).close()
+    for grid in grids:
+        grid.close()

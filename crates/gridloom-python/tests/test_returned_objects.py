@@ -1,4 +1,4 @@
-"""Objects of the program's own classes that come back from calls, and exceptions that it catches."""
+"""Objects of the program's own classes that calls return, and exceptions that calls raise."""
 
 import sys
 
@@ -125,7 +125,7 @@ if __name__ == "__main__":
 """
 
 
-def test_objects_with_slots_come_back(program, tmp_path):
+def test_objects_with_slots_are_returned(program, tmp_path):
     assert printed(SLOTS, tmp_path) == ["ok"]
 
 
@@ -154,7 +154,7 @@ if __name__ == "__main__":
 """
 
 
-def test_objects_of_attrs_come_back(program, tmp_path):
+def test_objects_of_attrs_are_returned(program, tmp_path):
     pytest.importorskip("attrs")
     assert printed(ATTRS, tmp_path) == ["ok"]
 
@@ -319,6 +319,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="groups of exceptions are of Python 3.11")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups need Python 3.11")
 def test_exceptions_of_a_group_are_rebuilt_one_by_one(program, tmp_path):
     assert printed(ERRORS, tmp_path) == ["two 5 5: x", "value", "ok"]

@@ -1,4 +1,5 @@
-//! Control groups: the folders of a controller from the process's own group up to the root of the mounted hierarchy.
+//! Finds the control groups of this process: the folders of a controller from the process's own group up to the root of the
+//! mounted hierarchy.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +8,13 @@ use crate::Root;
 /// A folder of a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
-    /// Of a controller of version 1.
+    /// A group of one controller, in version 1.
     V1(PathBuf),
-    /// Of the unified hierarchy, version 2.
+    /// A group of the unified hierarchy, in version 2.
     V2(PathBuf),
 }
 
-/// Returns the groups that limit this process in that controller, the innermost first.
+/// Returns the groups that limit this process for a controller, the innermost first.
 pub(crate) fn groups(root: &Root, controller: &str) -> Vec<Group> {
     let (Some(mounts), Some(own)) = (root.text("/proc/self/mountinfo"), root.text("/proc/self/cgroup")) else {
         return Vec::new();
@@ -47,17 +48,17 @@ fn own_path<'a>(own: &'a str, controller: &str, is_one: bool) -> Option<&'a str>
     })
 }
 
-/// Returns the folders from the group up to the mount. `mounted` is the group that is mounted there: in a container it is that of the container,
-/// and paths are relative to the machine's root, unless the container has a namespace of its own.
+/// Returns the folders from the group at `path` up to the mount point. `mounted` is the group at the mount point. In a
+/// container without its own namespace, `mounted` is the group of the container, and paths start at the machine's root.
 fn folders(mount: &Path, mounted: &Path, path: &Path) -> Vec<PathBuf> {
     let inner = path.strip_prefix(mounted).or_else(|_| path.strip_prefix("/")).unwrap_or(Path::new(""));
-    // A group outside the namespace has a path that begins with "..": only the mount can be seen.
+    // A group outside the namespace has a path that begins with "..": only the mount point is visible.
     let is_outside = inner.components().any(|part| part.as_os_str() == "..");
     let inner = if is_outside { Path::new("") } else { inner };
     inner.ancestors().map(|inner| mount.join(inner)).collect()
 }
 
-/// Returns a path of mountinfo, in which spaces and the like are escaped as octal numbers.
+/// Returns a path of mountinfo with its octal escapes replaced, such as `\040` for a space.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();

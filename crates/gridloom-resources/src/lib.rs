@@ -1,10 +1,10 @@
-//! The processors and the memory that this process may use: the only place that counts them.
+//! The processors and the memory that this process may use. They are counted only here.
 //!
 //! - **Processors:** the affinity of the thread, and the quotas of processor time of all control groups on the path from
-//!   the process's own to the root, in both versions. The least counts; a part of a processor counts as one.
-//! - **Memory:** that of the machine, the limits of the control groups on the path, and the limit of the address space.
+//!   the process's own to the root, in both versions. The smallest number is used; a fraction of a processor counts as one.
+//! - **Memory:** the memory of the machine, the limits of the control groups on the path, and the limit of the address space.
 //!
-//! What is missing or unreadable limits nothing: a machine without control groups is not an error.
+//! Missing or unreadable files limit nothing: a machine without control groups is not an error.
 //!
 //! **Limits:** swap is not counted. A quota of a group outside the mounted hierarchy (of the machine around a container) cannot be
 //! seen from inside.
@@ -19,7 +19,7 @@ pub use processors::Processors;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel's files are read.
+/// Folder from which the kernel's files are read; `/` except in tests.
 #[derive(Clone, Debug)]
 struct Root(PathBuf);
 
@@ -28,10 +28,11 @@ impl Root {
         Root(PathBuf::from("/"))
     }
 
-    /// Returns the text of a file, if it can be read.
+    /// Returns the text of a file, if it can be read. Paths of mounts need not be UTF-8.
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let path = path.as_ref();
-        fs::read_to_string(self.0.join(path.strip_prefix("/").unwrap_or(path))).ok()
+        let bytes = fs::read(self.0.join(path.strip_prefix("/").unwrap_or(path))).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Returns the number in a file, if it contains nothing else.

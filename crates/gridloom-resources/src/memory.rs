@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::groups::{Group, groups};
 use crate::{Root, field};
 
-/// A limit of version 1 above this is none: the kernel writes the largest multiple of a page.
+/// A larger limit in version 1 means no limit, for which the kernel writes the largest multiple of a page.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 /// Size of a page in `/proc/self/statm`.
 fn page_bytes() -> u64 {
@@ -15,7 +15,7 @@ fn page_bytes() -> u64 {
 /// The memory that this process may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Memory of the machine, or the least limit; `None` if neither is known.
+    /// Memory of the machine or the smallest limit; `None` if neither is known.
     pub total_bytes: Option<u64>,
     /// Memory that this process can still allocate.
     pub available_bytes: Option<u64>,
@@ -48,7 +48,7 @@ impl Memory {
     }
 }
 
-/// Returns the limit of a group, and how much of it is held and cannot be reclaimed.
+/// Returns the limit of a group, and the used bytes that cannot be reclaimed.
 fn limit_of(root: &Root, group: &Group) -> Option<(u64, u64)> {
     let (limit, stat, names) = match group {
         Group::V1(folder) => {

@@ -5,19 +5,19 @@ use std::fmt;
 use crate::Root;
 use crate::groups::{Group, groups};
 
-/// The processors that this process may use, and what limits them.
+/// The number of processors that this process may use, and its limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Processors {
     /// Number of processors of the machine.
     pub machine: usize,
     /// Number of processors in the affinity of the thread.
     pub affinity: usize,
-    /// Least quota of the control groups, in processors.
+    /// Smallest quota of the control groups, in processors.
     pub quota: Option<f64>,
 }
 
 impl Processors {
-    /// Counts the processors for this thread, and those that it starts.
+    /// Counts the processors for this thread and the threads that it starts.
     pub fn find() -> Processors {
         let own = rustix::thread::sched_getaffinity(None).map_or(0, |all| all.count() as usize);
         Processors::find_in(&Root::system(), own)
@@ -32,7 +32,7 @@ impl Processors {
         Processors { machine, affinity, quota: quotas.reduce(f64::min) }
     }
 
-    /// Returns the number of processors that can be busy at a time. A part of a processor counts as one.
+    /// Returns the number of processors that can be busy at the same time. A fraction of a processor counts as one.
     pub fn count(&self) -> usize {
         let by_quota = self.quota.map_or(usize::MAX, |quota| quota.ceil() as usize);
         self.affinity.min(by_quota).max(1)
@@ -55,7 +55,7 @@ impl fmt::Display for Processors {
 fn quota(root: &Root, group: &Group) -> Option<f64> {
     let (quota_us, period_us): (u64, u64) = match group {
         Group::V1(folder) => {
-            // Without a quota the file has -1, which is no such number.
+            // Without a quota, the file contains -1, which is not a `u64`.
             (root.number(folder.join("cpu.cfs_quota_us"))?, root.number(folder.join("cpu.cfs_period_us"))?)
         }
         Group::V2(folder) => {

@@ -36,6 +36,10 @@ impl Simulation {
         self.grid.nodes().node(node).life
     }
 
+    pub fn role(&self, node: NodeId) -> Role {
+        self.grid.nodes().node(node).role
+    }
+
     pub fn name(&self, node: NodeId) -> &str {
         &self.grid.nodes().node(node).name
     }

@@ -14,7 +14,7 @@
 //! kernel       clock, queue, flows                          hosts     speeds, disks, hosts that are off
 //! instruments  trace, observer, log                         inspect   read access for checks of invariants
 //! replay       given transfers and executions, without machines
-//! standstill   detection of events without end at one time
+//! standstill   detection of endless events at one time
 //! ```
 
 #![forbid(unsafe_code)]

@@ -191,7 +191,7 @@ impl Simulation {
         self.environment.kernel.push(at.max(self.now()), ScheduledEvent::TimeLimit);
     }
 
-    /// Returns the description of events without end at the current time, which have ended the simulation.
+    /// Returns the description of the endless events at one time that have ended the simulation, if there were any.
     pub fn standstill(&self) -> Option<&str> {
         self.standstill.failure()
     }

@@ -1,12 +1,12 @@
-//! Detection of virtual time that stands still: events that take no time cause one another without end.
+//! Detects that virtual time stands still because events that take no time cause each other endlessly.
 
 use std::collections::BTreeMap;
 
 use gridloom_base::Time;
 
-/// Number of events, after too many at one instant, by which the loop is described.
+/// Number of events beyond the limit that are sampled to describe the loop.
 const SAMPLED: u64 = 1000;
-/// Number of kinds of events that the description names.
+/// Number of the most frequent kinds of events in the description.
 const NAMED: usize = 4;
 
 /// The events at the current instant.
@@ -26,12 +26,12 @@ impl Standstill {
         Standstill { at: Time::ZERO, count: 0, max, sampled: BTreeMap::new(), failure: None }
     }
 
-    /// Returns the description of the loop, if time stands still.
+    /// Returns the description of the loop if time stands still.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Counts an event at `now`. Returns true if time stands still from now on.
+    /// Counts an event at `now`. Returns true once time stands still.
     pub(crate) fn count(&mut self, now: Time, describe: impl FnOnce() -> String) -> bool {
         if now != self.at {
             (self.at, self.count) = (now, 0);
@@ -54,9 +54,9 @@ impl Standstill {
         let named: Vec<String> =
             kinds.iter().take(NAMED).map(|(text, count)| format!("{text} ({count} of {SAMPLED})")).collect();
         format!(
-            "virtual time stands still: more than {} events happened at this time, the last ones: {}. Give the links \
-             between these hosts a latency and a bandwidth; a program that sends messages or asks in a loop must wait \
-             or compute in between",
+            "virtual time stands still: more than {} events happened at this time; the most frequent of them: {}. Give the \
+             links between these hosts a latency and a bandwidth; a program that sends messages or polls in a loop must \
+             wait or compute between them",
             self.max,
             named.join(", ")
         )

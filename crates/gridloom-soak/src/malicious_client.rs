@@ -11,9 +11,9 @@ use gridloom_base::{
 };
 use gridloom_core::graph::{Argument, CallOptions, CopyLifetime, Output, Task, TaskKind};
 use gridloom_core::node::message::{
-    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DataMessage, DirectoryToAgent,
-    LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration, ServerToCatalog, StoredVersion,
-    Supply, TaskReport, TaskTimes, TaskToClient, TaskToServer,
+    CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, DataMessage,
+    DirectoryToAgent, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration,
+    ServerToCatalog, StoredVersion, Supply, TaskReport, TaskTimes, TaskToClient, TaskToServer,
 };
 use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_map::{MappingMethod, Outline, OutlineDatum, OutlineTask};
@@ -322,6 +322,7 @@ impl MaliciousClient {
             2 => LinkToAgent::LinkBroken { to }.into(),
             3 => LinkToAgent::TurnOver { to }.into(),
             4 => LinkToAgent::RequestTurn { to }.into(),
+            5 if self.below(2) == 0 => DirectoryToAgent::CanRun { function: MIX_NAME.into() }.into(),
             5 => DirectoryToAgent::CannotRun { function: MIX_NAME.into(), why: "so".into() }.into(),
             6 => DirectoryToAgent::Pace { pace: odd }.into(),
             7 => {
@@ -341,6 +342,7 @@ impl MaliciousClient {
                     functions,
                     code_hashes: codes,
                     release: String::new(),
+                    was_registered: true,
                 };
                 DirectoryToAgent::Register(new).into()
             }
@@ -367,6 +369,10 @@ impl MaliciousClient {
             3 => {
                 ServerToCatalog::StoredVersions { data: vec![StoredVersion { named: self.named(), is_current: true }] }
                     .into()
+            }
+            4 if self.below(2) == 0 => {
+                let damaged = DamagedVersion { named: self.named(), why: "x".repeat(self.below(4) as usize) };
+                ServerToCatalog::Damaged { data: vec![damaged] }.into()
             }
             4 => ServerToCatalog::HasCopies { data: self.many(MaliciousClient::shared_datum) }.into(),
             5 => ClientToCatalog::Release { datum: self.shared_datum(), times: u64::MAX }.into(),

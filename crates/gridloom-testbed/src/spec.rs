@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use gridloom_base::text_file::read_text;
 use gridloom_platform::Platform;
 use serde::{Deserialize, Serialize};
 
@@ -70,12 +71,8 @@ pub struct Deployed {
 /// # Errors
 /// If it cannot be read or does not parse, with file, line and column.
 pub fn read_platform(file: &Path) -> Result<Platform, Error> {
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(Error::system(name.clone()))?;
+    let text = read_text(file).map_err(Error::Platform)?;
     let folder = file.parent().map(PathBuf::from).unwrap_or_default();
-    let mut load = |name: &str| {
-        let path = folder.join(name);
-        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
-    };
-    Platform::parse(&text, &name, &mut load).map_err(|error| Error::Platform(error.to_string()))
+    let mut load = |name: &str| read_text(&folder.join(name));
+    Platform::parse(&text, &file.display().to_string(), &mut load).map_err(|error| Error::Platform(error.to_string()))
 }

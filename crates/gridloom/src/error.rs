@@ -73,7 +73,7 @@ pub enum Error {
         /// The event that ended its group.
         why: String,
     },
-    /// This program has no memory, or no file descriptor, for a value.
+    /// This program has no memory or no file descriptor left for a value.
     #[error("no memory for a value of {size_bytes} bytes in this program: {why}")]
     NoMemory {
         size_bytes: u64,

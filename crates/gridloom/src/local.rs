@@ -3,8 +3,8 @@
 //! Each process reads its standard input and exits when that closes. So none outlives the program that started it,
 //! however the program ends.
 //!
-//! **Waiting:** the processes may take any time to start, because the machine may be busy. A wait ends when they are
-//! ready, or when one of them has ended, and is logged meanwhile.
+//! **Waiting:** the processes may take any time to start, because the machine may be busy. The wait ends when all of them
+//! are ready or one of them has ended. A long wait is logged.
 
 mod process;
 mod progress;
@@ -59,7 +59,7 @@ pub struct LocalConfig {
     pub libraries: Vec<PathBuf>,
     /// Memory limit of each server's store.
     pub memory_bytes: Option<u64>,
-    /// Limit of the memory of each worker besides the store.
+    /// Memory limit of each worker, without the store.
     pub worker_memory_bytes: Option<u64>,
     /// True if arrays are passed in shared memory, false if over TCP.
     pub shared_memory: bool,
@@ -143,7 +143,7 @@ impl LocalConfig {
         }
     }
 
-    /// Describes what is started, and the processors on which it runs.
+    /// Describes the servers that are started, and the processors that they may use.
     fn summary(&self, processors: &Processors) -> String {
         let plural = |number: usize| if number == 1 { "" } else { "s" };
         let (servers, slots) = (self.servers, self.slots as usize);
@@ -244,9 +244,9 @@ impl LocalProcesses {
                 command.arg("--library").arg(library);
             });
             let memory_bytes = config.memory_bytes.unwrap_or_else(|| store_bytes_default(config.servers));
-            command.arg("--memory").arg(memory_bytes.to_string());
+            command.arg("--memory").arg(format!("{memory_bytes}B"));
             if let Some(limit) = config.worker_memory_bytes {
-                command.arg("--worker-memory").arg(limit.to_string());
+                command.arg("--worker-memory").arg(format!("{limit}B"));
             }
             if number > config.servers - config.plain {
                 command.arg("--plain");

@@ -29,7 +29,7 @@ pub struct Offer {
     pub libraries: Vec<PathBuf>,
     /// Python modules.
     pub modules: Vec<PathBuf>,
-    /// Warnings of compilers about inline bodies, and about slow libraries.
+    /// Warnings of compilers about inline bodies, and warnings about slow libraries.
     pub warnings: Vec<String>,
     /// Libraries that were chosen for built-in descriptions.
     pub notes: Vec<String>,

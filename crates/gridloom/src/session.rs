@@ -254,7 +254,12 @@ impl Session {
 
     /// The default options of its calls.
     pub(crate) fn call_options(&self) -> CallOptions {
-        CallOptions { depth: nested::depth(), wants_output: self.0.listener.get().is_some(), ..CallOptions::default() }
+        CallOptions {
+            depth: nested::depth(),
+            program: nested::program(),
+            wants_output: self.0.listener.get().is_some(),
+            ..CallOptions::default()
+        }
     }
 
     /// Sets a listener for the output of running calls; the first one stays. Simulations have none.

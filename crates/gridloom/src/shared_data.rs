@@ -242,12 +242,13 @@ impl<'a> SharedData<'a> {
         self.meta(name, limit).map(drop)
     }
 
-    /// Copies the current version of a name to servers before calls read it there; to all servers that are not
-    /// stateless if none is named. The copies stay as long as there is room. The servers fetch it from each other.
+    /// Copies the current version of a name to servers before calls read it there. If `servers` is empty, all servers that
+    /// are not stateless get a copy. The copies are kept as long as there is room. The servers fetch them from each other.
+    /// The loss of a server during the copy is an error only if the server was named or no copy was made.
     ///
     /// # Errors
     /// As for [`SharedData::get`]; [`Error::Usage`] for a server that is unknown or stateless; [`Error::Task`] if one
-    /// has no room, or is lost.
+    /// has no room or is lost. The error is returned after the other copies have been made.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
         let nodes = self.nodes(servers)?;
         let place = |handle: &Handle| {
@@ -258,7 +259,7 @@ impl<'a> SharedData<'a> {
             }
             // Every error counts as read, since these are not calls of the program.
             let ended: Vec<Result<(), Error>> = placed.iter().map(Submitted::wait).collect();
-            ended.into_iter().collect()
+            all_placed(ended, servers.is_empty())
         };
         self.read_and_drop(self.find_with_servers(name, Some(Duration::ZERO))?.0, place)
     }
@@ -380,6 +381,25 @@ impl<'a> SharedData<'a> {
         }
         Ok(waited??)
     }
+}
+
+/// Returns the first error of the copies. If a server was lost, the error also has the other errors and the number of
+/// complete copies. With `is_for_all`, a lost server is not an error if at least one copy was made.
+fn all_placed(ended: Vec<Result<(), Error>>, is_for_all: bool) -> Result<(), Error> {
+    let copies = ended.iter().filter(|one| one.is_ok()).count();
+    let is_lost = |error: &Error| matches!(error, Error::Task(TaskError::ServerLost { .. }));
+    let counts = |error: &Error| !(is_for_all && copies > 0 && is_lost(error));
+    let mut errors = ended.into_iter().filter_map(Result::err).filter(counts);
+    let (function, server, why, is_bound) = match errors.next() {
+        None => return Ok(()),
+        Some(Error::Task(TaskError::ServerLost { function, server, why, is_bound })) => {
+            (function, server, why, is_bound)
+        }
+        Some(first) => return Err(first),
+    };
+    let others: String = errors.map(|error| format!("; {error}")).collect();
+    let why = format!("{why}{others}; servers with complete copies: {copies}");
+    Err(TaskError::ServerLost { function, server, why, is_bound }.into())
 }
 
 /// Requests a name as soon as it is put; with `gets_data`, its value too.

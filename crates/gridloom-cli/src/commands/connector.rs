@@ -2,12 +2,14 @@
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use gridloom_base::size::parse_size;
+use gridloom_net::children;
 
 use super::serve::{self, ServerOptions};
-use super::{OwnFolder, hide_memory};
+use super::{OwnFolder, end_on_signals, hide_memory};
 
 /// Offer the models of an existing model server as typed functions.
 ///
@@ -35,9 +37,12 @@ pub struct Options {
     /// Module name of the functions (the part before the slash)
     #[arg(long, value_name = "NAME", default_value = "models")]
     module: String,
-    /// Time limit for each answer of the endpoint, in seconds
+    /// Time limit for the answers of the endpoint to one call, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..=604_800))]
     answer_within: u32,
+    /// Maximum size of one answer of the endpoint, such as 4GiB
+    #[arg(long, value_parser = parse_size, value_name = "SIZE", default_value = "1GiB")]
+    answer_limit: u64,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -45,17 +50,18 @@ pub struct Options {
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
     let folder = OwnFolder::new("connector")?;
-    // Workers that run as another user read it, too.
+    end_on_signals(&folder)?;
+    // Workers may run as another user, and must be able to read the folder.
     set_permissions(&folder.0, Permissions::from_mode(0o755))?;
     let python = options.server.python();
     let mut finds = python.command("gridloom.connector");
     finds.args(["--protocol", &options.protocol, "--endpoint", &options.endpoint]);
-    finds.args(["--module", &options.module, "--answer-within", &options.answer_within.to_string(), "--folder"]);
+    finds.args(["--module", &options.module, "--answer-within", &options.answer_within.to_string()]);
+    finds.args(["--answer-limit", &options.answer_limit.to_string(), "--folder"]);
     finds.arg(&folder.0);
     finds.args(options.only.iter().map(|model| format!("--model={model}")));
     finds.args(options.shapes.iter().map(|shape| format!("--shape={shape}")));
-    let found = finds
-        .output()
+    let found = children::output(finds.stdin(Stdio::null()).stderr(Stdio::piped()))
         .with_context(|| format!("cannot run '{}'; name a Python with --python", python.program.display()))?;
     let said = String::from_utf8_lossy(&found.stderr);
     match (found.status.success(), said.trim()) {

@@ -43,6 +43,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -247,6 +248,7 @@ fn write_output(text: &str) -> Result<()> {
 /// Stops the node on SIGINT and SIGTERM and, if `until_stdin_closes`, when the parent has ended.
 pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    NODE_STOPS.store(true, Ordering::SeqCst);
     let stopped = node.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -261,6 +263,25 @@ pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<
             stopped.stop();
         });
     }
+    Ok(())
+}
+
+/// True if SIGINT and SIGTERM stop the node of this process.
+static NODE_STOPS: AtomicBool = AtomicBool::new(false);
+
+/// Removes the folder and ends the process on SIGINT or SIGTERM, until the command's node runs and handles the signals.
+pub fn end_on_signals(folder: &OwnFolder) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let folder = folder.0.clone();
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if !NODE_STOPS.load(Ordering::SeqCst) {
+                // The worst case is a folder left among the temporary files.
+                let _ = std::fs::remove_dir_all(&folder);
+                std::process::exit(128 + signal);
+            }
+        }
+    });
     Ok(())
 }
 
@@ -320,14 +341,6 @@ pub fn parse_speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a number of bytes: `4GiB`, `500MB`, `1048576`.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    match quantities::size(text)? {
-        bytes if bytes >= 1.0 => Ok(bytes as u64),
-        bytes => Err(format!("{bytes} bytes; expected at least 1, such as 4GiB")),
-    }
-}
-
 /// Parses the bytes per second that a server may send.
 pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     match quantities::bandwidth(text)? {
@@ -336,11 +349,11 @@ pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A folder that only this user can write to; it is removed when dropped. Those that killed commands have left are removed
-/// by the next command that needs one.
+/// A folder that only this user can write to; it is removed when dropped. A killed command leaves its folder; the next
+/// run of that command removes it.
 pub struct OwnFolder(pub PathBuf, #[expect(dead_code, reason = "held: the kernel releases it with the process")] File);
 
-/// Time after which a folder without a lock is abandoned: its process has died, and not just created it.
+/// Age from which a folder without a lock is abandoned. A newer one may belong to a process that has not locked it yet.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 impl OwnFolder {
@@ -356,8 +369,9 @@ impl OwnFolder {
                     let locked = || {
                         made?;
                         let lock = File::open(&path)?;
-                        // The lock also keeps systemd-tmpfiles from removing the folder as abandoned.
-                        flock(&lock, FlockOperation::NonBlockingLockShared)?;
+                        // The lock also keeps systemd-tmpfiles from removing the folder as abandoned. File systems without
+                        // locks have no sweep either, which needs the exclusive lock.
+                        let _ = flock(&lock, FlockOperation::NonBlockingLockShared);
                         Ok::<File, std::io::Error>(lock)
                     };
                     return locked()
@@ -370,7 +384,7 @@ impl OwnFolder {
     }
 }
 
-/// Removes folders of that command whose process was killed. Folders that cannot be removed are left to the next command.
+/// Removes the folders of killed processes of this command. A folder that cannot be removed is left for the next run.
 fn remove_abandoned(place: &Path, command: &str) {
     let prefix = format!("gridloom-{command}-");
     let own = rustix::process::geteuid().as_raw();
@@ -380,7 +394,7 @@ fn remove_abandoned(place: &Path, command: &str) {
         let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else { continue };
         let Ok(found) = entry.metadata() else { continue };
         let is_old = found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED_AFTER));
-        // A process in another container is not seen here, but its lock is.
+        // A process in another container is not visible here, but its lock is.
         if !found.is_dir() || found.uid() != own || !is_old || Path::new(&format!("/proc/{process}")).exists() {
             continue;
         }

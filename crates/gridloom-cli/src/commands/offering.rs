@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use gridloom::BUILTIN_WORD;
+use gridloom_base::text_file::check_regular;
 
 use super::absolute;
 use super::programs::{OfferedProgram, ProgramParser};
@@ -36,7 +37,11 @@ impl OfferingOptions {
 
     /// Returns the libraries as absolute paths, except those to be found on the search path.
     pub fn libraries(&self) -> Result<Vec<PathBuf>> {
-        self.libraries.iter().map(|file| if file.exists() { absolute(file) } else { Ok(file.clone()) }).collect()
+        let located = |file: &PathBuf| match file.exists() {
+            true => check_regular(file).map_err(anyhow::Error::msg).and_then(|()| absolute(file)),
+            false => Ok(file.clone()),
+        };
+        self.libraries.iter().map(located).collect()
     }
 
     /// Returns the programs of chares.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
+use gridloom_base::size::parse_size;
+use gridloom_base::text_file::check_regular;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
@@ -24,8 +26,8 @@ use signal_hook::consts::SIGUSR1;
 use super::programs::{OfferedProgram, ProgramParser, add_programs, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, parse_listen, parse_size,
-    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, parse_listen, parse_speed,
+    parse_upload_rate, print_json, print_line, stop_on_signals,
 };
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
@@ -114,8 +116,8 @@ pub struct ServerOptions {
     /// functions allocate is not included: see --worker-memory [default: 4GiB, or half of the memory that the server may use if that is less]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     memory: Option<u64>,
-    /// Limit of the memory that one worker and the processes that it has started hold besides the store, such as 2GiB.
-    /// A worker that exceeds it is killed, and its call fails [default: none]
+    /// Limit of the memory of one worker and the processes that it has started, without the store, such as 2GiB.
+    /// A worker that exceeds the limit is killed, and its call fails [default: none]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     worker_memory: Option<u64>,
     /// Folder for data that do not fit into memory
@@ -162,7 +164,7 @@ pub struct ServerOptions {
     /// Interpreter for Python modules
     #[arg(long, env = "GRIDLOOM_PYTHON", default_value = "python3")]
     python: PathBuf,
-    /// Option of that interpreter, such as -O or -Werror; may be repeated
+    /// Option for the Python interpreter, such as -O or -Werror; may be repeated
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     python_option: Vec<String>,
     /// Send data over TCP even to nodes of this host
@@ -301,6 +303,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let storage = open_storage(&options)?;
     let storage_id = storage.as_ref().map(Storage::id);
     let kept_durable = durable.as_ref().map(Durable::named);
+    let damaged = durable.as_ref().map(|durable| durable.damaged().to_vec()).unwrap_or_default();
     let pool_keep_bytes = store_bytes(options.server.memory) / 2;
     let names = offer.definitions.iter().map(|definition| definition.signature.name.clone());
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
@@ -358,6 +361,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             code_hashes: codes,
             models: models.clone(),
             durable: kept_durable.clone(),
+            damaged: damaged.clone(),
             storage: storage_id,
         });
         let machine: BoxMachine = match options.server.no_agent {
@@ -415,7 +419,10 @@ fn secret(options: &Options) -> Result<Secret> {
 /// Returns the library's absolute path. A bare name that is no file here is left to the system's search path.
 fn located(library: &Path) -> Result<PathBuf> {
     match library.exists() {
-        true => absolute(library),
+        true => {
+            check_regular(library).map_err(anyhow::Error::msg)?;
+            absolute(library)
+        }
         false if library.components().count() > 1 => bail!("{}: no such library", library.display()),
         false => Ok(library.to_path_buf()),
     }

@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     config.check()?;
     if let Some(ignored) = ignored_text(&super::platform::read(&options.platform)?) {
         let file = options.platform.display();
-        gridloom_base::stderr_line!("gridloom: {file}: ignored, as it has no meaning here: {ignored}");
+        gridloom_base::stderr_line!("gridloom: {file}: ignored parts that Gridloom does not use: {ignored}");
     }
     options.report.as_deref().map_or(Ok(()), claim)?;
     options.timeline.as_deref().map_or(Ok(()), claim)?;

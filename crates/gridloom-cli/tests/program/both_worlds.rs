@@ -219,6 +219,7 @@ fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
                 code_hashes: BTreeMap::new(),
                 models: BTreeMap::new(),
                 durable: None,
+                damaged: Vec::new(),
                 storage: None,
             };
             Node::Server(Box::new(Server::new(config)))

@@ -79,7 +79,7 @@ fn inline_bodies_are_compiled_and_served() {
     assert_eq!(scaled("[1]"), json!([10.0]), "and again when its header has changed");
 }
 
-/// A library whose error handlers end the process, like those of reference BLAS, and its functions.
+/// A library with functions, and with error handlers that end the process like those of reference BLAS.
 const INVALID: &str = r#"#include <stdlib.h>
 void xerbla_(const char *routine, const int *number, int length) { exit(255); }
 void cblas_xerbla(int number, const char *routine, const char *form, ...) { exit(255); }
@@ -94,7 +94,7 @@ Define valid(IN int number, OUT int *end) Calls "C" valid(number, end);
 "#;
 
 #[test]
-fn an_invalid_argument_of_blas_fails_its_call_only() {
+fn an_invalid_argument_of_blas_fails_only_its_call() {
     let folder = files("invalid", &[("invalid.c", INVALID), ("invalid.idl", INVALID_IDL)]);
     let made =
         Command::new("cc").args(["-shared", "-fPIC", "-o", "libinvalid.so", "invalid.c"]).current_dir(&folder).status();

@@ -72,7 +72,7 @@ impl World for RealWorld {
 
     fn start_server(&mut self, spec: ServerSpec) -> NodeId {
         let (idl, library) = (self.folder.join("suite.idl"), self.folder.join("libsuite.so"));
-        let (slots, memory, agent) = (spec.slots.to_string(), spec.memory_bytes.to_string(), self.agent.clone());
+        let (slots, memory, agent) = (spec.slots.to_string(), format!("{}B", spec.memory_bytes), self.agent.clone());
         let mut arguments = vec!["serve", idl.to_str().unwrap(), "--library", library.to_str().unwrap()];
         arguments.extend(["--agent", &agent, "--name", &spec.name, "--slots", &slots, "--memory", &memory]);
         let durable = self.durable_folder().join(&spec.name);

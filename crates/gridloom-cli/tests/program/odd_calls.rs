@@ -29,7 +29,7 @@ fn one_of<T: Copy>(random: &mut SplitMix64, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
-/// Part of the error of a call whose library was the first to notice an invalid argument.
+/// Part of the error of a call whose invalid argument was first detected by the library.
 const REPORTED: &str = "of BLAS or LAPACK got an invalid value";
 
 /// Returns a whole number as an element of that type, if the type is an integer type.
@@ -97,8 +97,8 @@ fn letters(param: &Param) -> Vec<u8> {
     }
 }
 
-/// True if the routine may read beyond a matrix's end: some kernels of OpenBLAS (0.3.21), most of them for complex
-/// numbers, do so by less than a vector, with any arguments.
+/// True if the routine may read beyond the end of a matrix. Some kernels of OpenBLAS 0.3.21, most of them for complex
+/// numbers, read less than a vector too far, with any arguments.
 fn may_read_past(name: &str) -> bool {
     let is_complex = |routine: &str| routine.starts_with(['c', 'z']);
     name.strip_prefix("lapack/").is_some_and(is_complex) || matches!(name, "blas/chemv" | "blas/zhemv" | "blas/ssymv")
@@ -157,7 +157,7 @@ fn odd_calls(session: &Grid, library: &str) {
             let ended = function.submit((), &named, None).and_then(|pending| pending.wait());
             match ended {
                 Ok(_) => ran += 1,
-                // The letters of gesvd are valid, but not O for both.
+                // Both letters of gesvd may be O, but not both at the same time.
                 Err(Error::Task(TaskError::Refused { why, .. }))
                     if why.contains(REPORTED) && !name.ends_with("gesvd") =>
                 {

@@ -139,3 +139,35 @@ fn addresses_of_servers_may_have_blanks_and_be_of_one_server() {
     let (status, error) = status_and_stderr(command);
     assert!(status == 1 && error.contains("one of the servers' addresses is empty"), "{error}");
 }
+
+#[test]
+fn devices_and_pipes_are_refused_as_files() {
+    let pipe = file("readers-pipe.toml", "");
+    std::fs::remove_file(&pipe).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let argument = format!("@{pipe}");
+    let grid = Grid::start();
+    let _one = grid.serve("one", &[]);
+    for name in [pipe.as_str(), "/dev/zero"] {
+        let commands: [&[&str]; 5] = [
+            &["up", name],
+            &["platform", "show", name],
+            &["serve", &idl(), "--library", name],
+            &["deploy", "--deployment", name],
+            &["simulate", "-p", name, "--", "true"],
+        ];
+        for arguments in commands {
+            let (status, error) = status_and_stderr(gridloom(arguments));
+            assert!(status != 0 && error.contains("it is a device, pipe or socket"), "{arguments:?}: {error}");
+        }
+    }
+    for name in [argument.as_str(), "@/dev/zero"] {
+        let (status, error) = status_and_stderr(grid.command(&["call", "plus", name, "1"]));
+        assert!(status != 0 && error.contains("it is a device, pipe or socket"), "{name}: {error}");
+    }
+    let numbers = file("readers-numbers.json", "");
+    let units = "\u{feff}2".encode_utf16().flat_map(u16::to_le_bytes);
+    std::fs::write(&numbers, units.collect::<Vec<u8>>()).unwrap();
+    assert!(succeeds(grid.command(&["call", "plus", &format!("@{numbers}"), "1"])).contains('3'));
+    std::fs::remove_file(pipe).unwrap();
+}

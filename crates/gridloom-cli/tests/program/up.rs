@@ -374,11 +374,11 @@ fn parts_that_are_stopped_do_not_count_as_running() {
         assert!(why.contains(&format!("'{part}' runs, but does not answer: process {pid} is stopped")), "{why}");
     }
     succeeds(lab.up());
-    assert_eq!(lab.status().0, before, "nothing was started again");
+    assert_eq!(lab.status().0, before, "no part was restarted");
 }
 
 #[test]
-fn properties_without_effect_are_refused() {
+fn properties_without_effect_are_rejected() {
     let lab = Lab::new("effect", &three());
     for (wrong, why) in [
         ("serve = \"OFFER\"", "'serve' has no effect without a server: add role = \"server\""),

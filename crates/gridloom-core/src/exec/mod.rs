@@ -7,8 +7,9 @@
 //! ```
 //! A task is *held* until the store has room for its inputs and results. Tasks are admitted in the order of arrival,
 //! so that a later one cannot take the room that an earlier one needs, except to resolve a stall. The earliest ready
-//! task runs first. A waiting task that occupies the room needed by the very tasks it waits for is put back behind
-//! them.
+//! task runs first. Both orders apply to the tasks of one program. Programs take turns ([`fair_queue`]), so a program that queues
+//! many tasks delays each task of another program by only one of them. A waiting task that occupies the room needed by the
+//! very tasks it waits for is put back behind them.
 //!
 //! A method of an object waits for its turn ([`method_queues`]) like for an input. A running task that has called back its
 //! program is *asking* until the answer arrives. It leaves its slot to others, for at most as many tasks as there are
@@ -18,11 +19,13 @@
 //! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.
 
 mod entry;
+mod fair_queue;
 mod method_queues;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fair_queue::FairQueue;
 use method_queues::MethodQueues;
 
 pub use entry::{State, TaskEntry};
@@ -36,8 +39,8 @@ pub struct Executor {
     slots: u32,
     next_number: u64,
     tasks: BTreeMap<TaskId, TaskEntry>,
-    held: BTreeMap<u64, TaskId>,
-    ready: BTreeMap<u64, TaskId>,
+    held: FairQueue,
+    ready: FairQueue,
     /// Ready tasks that run no function and need no slot.
     copy_tasks: BTreeMap<u64, TaskId>,
     /// Number of tasks that compute.
@@ -66,8 +69,8 @@ impl Executor {
             slots,
             next_number: 0,
             tasks: BTreeMap::new(),
-            held: BTreeMap::new(),
-            ready: BTreeMap::new(),
+            held: FairQueue::default(),
+            ready: FairQueue::default(),
             copy_tasks: BTreeMap::new(),
             running: 0,
             gangs: 0,
@@ -87,7 +90,7 @@ impl Executor {
         if self.tasks.contains_key(&task.id) {
             return false;
         }
-        // Nested calls first, the deepest before the others.
+        // Among the tasks of a program, nested calls are first, and the deepest of them before the others.
         let number = u64::from(u16::MAX - task.options.depth) << 48 | self.next_number;
         self.next_number += 1;
         for output in &task.outputs {
@@ -100,14 +103,14 @@ impl Executor {
             self.lines.join(object, task.id);
         }
         *self.clients.entry(task.id.client).or_default() += 1;
-        self.held.insert(number, task.id);
+        self.held.insert(task.program(), number, task.id);
         self.tasks.insert(task.id, TaskEntry { task, state: State::Held, is_call, number, missing: 0 });
         true
     }
 
     /// Returns the held task that is admitted next.
     pub fn first_held(&self) -> Option<&TaskEntry> {
-        self.held.first_key_value().map(|(_, task)| &self.tasks[task])
+        self.held.first().map(|task| &self.tasks[&task])
     }
 
     /// Returns the clients that have tasks here.
@@ -117,7 +120,7 @@ impl Executor {
 
     /// Returns the held tasks in the order of admission.
     pub fn held(&self) -> impl Iterator<Item = &TaskEntry> {
-        self.held.values().map(|task| &self.tasks[task])
+        self.held.iter().map(|task| &self.tasks[&task])
     }
 
     /// Returns the number of tasks here, in any state, that read a datum.
@@ -132,7 +135,7 @@ impl Executor {
     pub fn admit(&mut self, id: TaskId, is_here: impl Fn(DatumId) -> bool) {
         let entry = self.tasks.get_mut(&id).expect("the caller saw a held task");
         let number = entry.number;
-        self.held.remove(&number).expect("the caller saw a held task");
+        assert!(self.held.serve(entry.task.program(), number), "the caller saw a held task");
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         let waits_for_turn = entry.task.object().is_some_and(|object| self.lines.wait(object, id));
         entry.missing = missing.len() as u32 + u32::from(waits_for_turn);
@@ -157,8 +160,8 @@ impl Executor {
         // Behind all current tasks, nested or not: a task that was put back must not be the next one again.
         entry.number = u64::from(u16::MAX) << 48 | self.next_number;
         self.next_number += 1;
-        self.held.insert(entry.number, id);
         let task = entry.task.clone();
+        self.held.insert_last(task.program(), entry.number, id);
         self.wait_no_more(&task);
     }
 
@@ -224,7 +227,10 @@ impl Executor {
     fn make_ready(&mut self, number: u64, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
         entry.state = State::Ready;
-        if entry.task.is_replicate() { &mut self.copy_tasks } else { &mut self.ready }.insert(number, id);
+        match entry.task.is_replicate() {
+            true => _ = self.copy_tasks.insert(number, id),
+            false => self.ready.insert(entry.task.program(), number, id),
+        }
     }
 
     /// Removes a task that runs no function and has all its inputs.
@@ -241,7 +247,7 @@ impl Executor {
     /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot
     /// takes.
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
-        let (number, id) = self.ready.first_key_value().map(|(number, id)| (*number, *id))?;
+        let id = self.ready.first()?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         let gang = entry.task.options.gang;
         // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
@@ -256,7 +262,7 @@ impl Executor {
         if taken + wanted > self.slots && taken + wanted > self.slots * depth {
             return None;
         }
-        self.ready.remove(&number);
+        self.ready.serve(entry.task.program(), entry.number);
         entry.state = State::Running;
         self.running += 1;
         self.gangs += u32::from(gang > 0);
@@ -322,10 +328,10 @@ impl Executor {
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
         match entry.state {
-            State::Held => drop(self.held.remove(&entry.number)),
+            State::Held => _ = self.held.remove(entry.task.program(), entry.number),
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
-                self.ready.remove(&entry.number);
+                self.ready.remove(entry.task.program(), entry.number);
                 self.copy_tasks.remove(&entry.number);
             }
             State::Running => self.running -= 1,
@@ -340,6 +346,10 @@ impl Executor {
             if *count == 0 {
                 self.clients.remove(&id.client);
             }
+        }
+        if self.tasks.is_empty() {
+            self.held.rest();
+            self.ready.rest();
         }
         for output in &entry.task.outputs {
             self.producers.remove(&output.datum);
@@ -399,7 +409,7 @@ impl Executor {
 
     /// Returns the clients with tasks that are ready and wait.
     pub fn waiting_clients(&self) -> BTreeSet<NodeId> {
-        self.ready.values().map(|task| task.client).collect()
+        self.ready.iter().map(|task| task.client).collect()
     }
 
     /// Returns the running tasks of other clients.

@@ -112,9 +112,20 @@ impl Task {
         }
     }
 
+    /// Returns the function's name for the error about its lost server; empty for a task that only copies data.
+    pub fn function_lost_with_server(&self) -> String {
+        if self.is_replicate() { String::new() } else { self.name().to_string() }
+    }
+
     /// Returns its display name: its label if it has one, else its name.
     pub fn label(&self) -> &str {
         self.options.label.as_deref().unwrap_or_else(|| self.name())
+    }
+
+    /// Returns the client of the program to which the task belongs: the client that made the outermost call if the task is
+    /// nested, and its own client otherwise.
+    pub fn program(&self) -> NodeId {
+        self.options.program.unwrap_or(self.id.client)
     }
 
     /// Returns the call that counts as the maker of the data that its function puts: itself, or the first call if this

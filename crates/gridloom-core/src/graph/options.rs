@@ -36,6 +36,10 @@ pub struct CallOptions {
     /// program: it runs a gang of processes. 0 for one slot, which others may use while it waits.
     #[serde(default)]
     pub gang: u32,
+    /// The program that made the outermost call, if this call is nested. When programs take turns, servers count the call
+    /// as a call of that program.
+    #[serde(default)]
+    pub program: Option<NodeId>,
     /// Shared data that it gets and puts by name, as its function declares. Simulated servers transfer them. Real
     /// servers do not see this field: there the function itself gets and puts them.
     #[serde(skip)]

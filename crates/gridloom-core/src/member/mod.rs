@@ -18,6 +18,8 @@ pub struct Peer<R> {
     /// Shortest round trip measured.
     pub rtt_ns: Option<u64>,
     ping: Option<(u64, Time)>,
+    /// Number of heartbeats that have pinged the peer since the last message from it.
+    unanswered: u32,
 }
 
 /// A heartbeat that follows the previous one after more than this is late: three intervals.
@@ -52,7 +54,7 @@ impl<R> Members<R> {
     pub fn add(&mut self, now: Time, node: NodeId, about: R) {
         // The first heartbeat may be late too.
         self.last_beat.get_or_insert(now);
-        self.peers.insert(node, Peer { data: about, last_received: now, rtt_ns: None, ping: None });
+        self.peers.insert(node, Peer { data: about, last_received: now, rtt_ns: None, ping: None, unanswered: 0 });
     }
 
     /// Removes a peer whose connection is lost. Returns its entry.
@@ -85,7 +87,13 @@ impl<R> Members<R> {
     #[must_use]
     pub fn record_received(&mut self, now: Time, node: NodeId) -> bool {
         let peer = self.peers.get_mut(&node);
-        peer.map(|peer| peer.last_received = now).is_some()
+        peer.map(|peer| (peer.last_received, peer.unanswered) = (now, 0)).is_some()
+    }
+
+    /// True if a connected peer has left the pings of more than `pings` consecutive heartbeats unanswered, including the
+    /// current one. Unlike [`Members::silence_ns`], this does not count time in which this process was stopped.
+    pub fn is_unresponsive(&self, node: NodeId, pings: u32) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.unanswered > pings)
     }
 
     /// Returns for how long a connected peer has been silent, in nanoseconds.
@@ -124,7 +132,7 @@ impl<R> Members<R> {
         let mut beat = Beat::default();
         let last = self.last_beat.replace(now);
         if last.is_some_and(|last| now.since(last) > LATE_NS) {
-            self.peers.values_mut().for_each(|peer| peer.last_received = now);
+            self.peers.values_mut().for_each(|peer| (peer.last_received, peer.unanswered) = (now, 0));
             beat.pings = self
                 .peers
                 .keys()
@@ -145,7 +153,10 @@ impl<R> Members<R> {
             let silence = now.since(self.peers[&node].last_received);
             if silence > SILENCE_NS_MAX {
                 beat.silent.push((node, silence));
-            } else if let Some(token) = self.ping(now, node) {
+                continue;
+            }
+            self.peers.entry(node).and_modify(|peer| peer.unanswered += 1);
+            if let Some(token) = self.ping(now, node) {
                 beat.pings.push((node, token));
             }
         }
@@ -157,6 +168,24 @@ impl<R> Members<R> {
 mod tests {
     use super::*;
     use gridloom_base::time::SECOND_NS;
+
+    #[test]
+    fn pings_without_answers_are_counted_by_heartbeats_on_time() {
+        let (mut members, node) = (Members::default(), NodeId(1));
+        members.add(Time(0), node, ());
+        let beat = |members: &mut Members<()>, ms: u64| {
+            members.beat(Time(ms * SECOND_NS / 1000));
+            members.is_unresponsive(node, 2)
+        };
+        assert!(!beat(&mut members, 1000) && !beat(&mut members, 2000));
+        assert!(members.record_received(Time(2_500_000_000), node));
+        assert!(!beat(&mut members, 3000) && !beat(&mut members, 4000) && beat(&mut members, 5000));
+        assert!(members.record_received(Time(5_400_000_000), node) && !members.is_unresponsive(node, 2));
+        // This process is stopped: one heartbeat is late, and messages wait unread.
+        assert!(!beat(&mut members, 6000) && !beat(&mut members, 8900));
+        assert!(!beat(&mut members, 12_000) && !beat(&mut members, 13_000) && !beat(&mut members, 14_000));
+        assert!(beat(&mut members, 15_000));
+    }
 
     #[test]
     fn a_silent_peer_is_noticed_and_a_slow_one_is_not() {

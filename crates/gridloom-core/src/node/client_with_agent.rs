@@ -299,6 +299,7 @@ impl Machine for ClientWithAgent {
                         | DirectoryToAgent::Model { .. }
                         | DirectoryToAgent::Pace { .. }
                         | DirectoryToAgent::CannotRun { .. }
+                        | DirectoryToAgent::CanRun { .. }
                         | DirectoryToAgent::Draining
                         | DirectoryToAgent::ModelsReported { .. },
                     )),
@@ -410,6 +411,7 @@ mod tests {
             functions: Vec::new(),
             code_hashes: BTreeMap::new(),
             release: String::new(),
+            was_registered: false,
         };
         let refused =
             test.handle(Input::Received { from: SERVER, message: DirectoryToAgent::Register(registration).into() });

@@ -83,7 +83,7 @@ pub(super) struct Connections {
     /// Time of the next check for handshakes and dials that take too long, and for a listener that was full.
     check_at: Time,
     accept_again: bool,
-    /// Kept open, to be closed for a connection that is refused when there is no other descriptor.
+    /// A reserve descriptor. It is closed to accept, and then refuse, a connection when no other descriptor is left.
     reserve: Option<File>,
     open: Pending,
     news: VecDeque<ConnectionUpdate>,
@@ -250,7 +250,8 @@ impl Connections {
         true
     }
 
-    /// Closes the oldest handshake of a stranger for lack of descriptors, and tells the stranger. Returns false if there was none.
+    /// Closes the oldest handshake of a stranger for lack of descriptors, and sends the reason. Returns false if there is no
+    /// such handshake.
     fn close_stranger_for_descriptor(&mut self, now: Time) -> bool {
         let Some(oldest) = self.open.half_open.pop_first() else { return false };
         let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
@@ -265,8 +266,8 @@ impl Connections {
         true
     }
 
-    /// Accepts the next connection with the reserve descriptor if there is no other, and tells the peer why it is
-    /// refused: otherwise the peer waits in the backlog for an answer. Returns false if that was not possible.
+    /// Accepts the next connection with the reserve descriptor if no other is left, and sends the peer the reason of the
+    /// refusal; otherwise, the peer would wait in the backlog for an answer. Returns false if this was not possible.
     fn refuse_without_descriptors(&mut self, error: &io::Error, now: Time) -> bool {
         if !descriptors::have_run_out(error) || self.reserve.take().is_none() {
             return false;
@@ -281,7 +282,7 @@ impl Connections {
         }
         self.reserve = open_reserve();
         if let Some(more) = self.refusals.admit(now) {
-            let why = format!("{error}: {}{more}", descriptors::remedy());
+            let why = format!("{}{more}", descriptors::describe(error));
             self.log(warning("a connection was turned away").why(why));
         }
         true
@@ -477,7 +478,7 @@ impl Connections {
         self.lose_as(token, CLOSED, why);
     }
 
-    /// The same. `kind` says what this means for a dial whose handshake has not ended.
+    /// The same. `kind` is the error of a dial whose handshake has not ended.
     fn lose_as(&mut self, token: usize, kind: &str, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
@@ -539,6 +540,10 @@ impl Connections {
             return;
         }
         self.check_at = Time::NEVER;
+        if self.reserve.is_none() {
+            // Another thread took the descriptor when the last refused connection was closed.
+            self.reserve = open_reserve();
+        }
         if self.accept_again {
             self.accept(now);
         }
@@ -563,7 +568,7 @@ impl Connections {
 }
 
 fn open_reserve() -> Option<File> {
-    // Without it, a peer for which there is no descriptor gets no reason.
+    // Without the reserve, a peer that is refused for lack of descriptors receives no reason.
     File::open("/dev/null").ok()
 }
 

@@ -86,7 +86,7 @@ impl Workers {
         }
     }
 
-    /// Returns the time of the next turn even if nothing happens.
+    /// Returns the time by which the workers must be processed even if no event occurs.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.jobs.as_ref()?.wake_at()
     }

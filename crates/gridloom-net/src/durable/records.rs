@@ -6,7 +6,9 @@
 //! [redb]: https://www.redb.org
 
 use std::collections::BTreeSet;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gridloom_base::NamedDatum;
@@ -38,7 +40,10 @@ impl Records {
     /// # Errors
     /// If another process uses it, it has another version, or the disk fails.
     pub(super) fn open(path: PathBuf) -> io::Result<(Records, Vec<(u64, Record)>)> {
-        let database = Database::create(&path).map_err(|error| match error {
+        // Names and places of data are as private as the data.
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        let database = Database::builder().create_file(file).map_err(|error| match error {
             DatabaseError::DatabaseAlreadyOpen => io::Error::other("another server keeps its data there"),
             error => io::Error::other(error),
         })?;
@@ -129,7 +134,6 @@ fn read(database: &Database) -> io::Result<Vec<(u64, Record)>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -194,6 +198,18 @@ mod tests {
             },
             digest: [0; 32],
         }
+    }
+
+    #[test]
+    fn only_the_user_may_read_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("durable.redb");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        drop(Records::open(path.clone()).unwrap());
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        drop(Records::open(path.clone()).unwrap());
+        assert_eq!(mode(), 0o600);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct JobsConfig {
     pub run_as: Option<RunAs>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
-    /// Maximum private memory of a worker with the processes that it has started.
+    /// Maximum private memory of a worker and the processes that it has started, in bytes.
     pub worker_memory_bytes: Option<u64>,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
@@ -81,8 +81,8 @@ const THREADS: [&str; 5] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS"];
 
 /// Returns thread limits for numerical libraries that give each of `calls` concurrent calls an equal share of the
-/// processors that this process may use. Variables that this process or `own` has set are left alone. All these libraries obey
-/// `OMP_NUM_THREADS` unless their own variable is set: if the user has set it, none of the others is added.
+/// processors that this process may use. Variables that are set in this process or in `own` are not changed. A library's
+/// own variable overrides `OMP_NUM_THREADS`, so if the user has set `OMP_NUM_THREADS`, no other variable is added.
 pub fn shared_threads(calls: u32, own: &[(OsString, OsString)]) -> Vec<(String, String)> {
     let is_set = |name: &str| std::env::var_os(name).is_some() || own.iter().any(|(set, _)| set == name);
     thread_limits(gridloom_resources::processors(), calls, is_set)
@@ -97,8 +97,8 @@ fn thread_limits(processors: usize, calls: u32, is_set: impl Fn(&str) -> bool) -
     unset.map(|name| (name.to_string(), threads.clone())).collect()
 }
 
-/// Returns the default limit of the store of each of `servers` servers on this machine: together, they take at most half of the
-/// memory that this process may use.
+/// Returns the default limit of each store if `servers` servers run on this machine. All stores together use at most half
+/// of the memory that this process may use.
 pub fn store_bytes_default(servers: usize) -> u64 {
     let share = Memory::find().total_bytes.map_or(u64::MAX, |total| total / 2 / servers.max(1) as u64);
     STORE_BYTES_DEFAULT.min(share)
@@ -156,7 +156,7 @@ mod tests {
         assert!(all.iter().all(|(_, threads)| threads == "2"));
         assert!(thread_limits(2, 3, |_| false).iter().all(|(_, threads)| threads == "1"));
         assert!(!names(&thread_limits(8, 3, |name| name == "MKL_NUM_THREADS")).contains(&"MKL_NUM_THREADS".into()));
-        // OPENBLAS_NUM_THREADS would win over it.
+        // OPENBLAS_NUM_THREADS would override it.
         assert!(thread_limits(8, 3, |name| name == "OMP_NUM_THREADS").is_empty());
     }
 }

@@ -75,7 +75,7 @@ pub(super) struct Termination {
     pub(super) closed: bool,
     /// Time at which it was asked to end.
     pub(super) since: Option<Instant>,
-    /// Memory that it held when it was killed for exceeding its limit.
+    /// Memory in bytes that the worker used when it was killed for exceeding its limit.
     pub(super) held_bytes: Option<u64>,
     /// True if it kept running without its socket and was killed for that reason.
     pub(super) cut_off: bool,
@@ -330,6 +330,7 @@ impl Worker {
             serial,
             function: pending.function,
             puts_as: pending.task.put_origin(),
+            program: pending.task.program(),
             depth: pending.task.options.depth,
             wants_output: pending.task.options.wants_output,
             ranks: pending.task.options.ranks,

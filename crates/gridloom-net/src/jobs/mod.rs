@@ -228,7 +228,7 @@ impl Jobs {
         self.balance();
     }
 
-    /// Writes the messages batched by `start` and `ready`. Kills workers that hold too much memory.
+    /// Writes the messages batched by `start` and `ready`. Kills workers that exceed the memory limit.
     pub fn flush(&mut self) {
         self.pool.flush();
         if let Some(watch) = &mut self.memory

@@ -128,11 +128,11 @@ impl Pool {
         tokens.into_iter().for_each(|token| self.write(token));
     }
 
-    /// Kills the workers that hold more memory than this.
+    /// Kills the workers that use more memory than the limit.
     pub(super) fn kill_above(&mut self, limit_bytes: u64) {
         for link in self.links.values_mut() {
             let Some(pid) = link.pid() else { continue };
-            let held_bytes = held_bytes(pid.as_raw_nonzero().get());
+            let held_bytes = held_bytes(pid.as_raw_nonzero().get(), limit_bytes);
             if held_bytes > limit_bytes {
                 link.end.held_bytes = Some(held_bytes);
                 link.kill();

@@ -37,6 +37,7 @@ struct Worker {
 struct Call {
     serial: u64,
     puts_as: TaskId,
+    program: NodeId,
     depth: u16,
     gang: u32,
     /// Number of its threads that wait.
@@ -73,8 +74,9 @@ pub fn is_forked() -> bool {
 pub(super) fn begin(run: &Run) -> CallGuard {
     let rest = if DROPS.load(Ordering::Relaxed) { ExcessOutput::Dropped } else { ExcessOutput::Log };
     let speech = CallOutput::new(Instant::now(), rest);
-    let Run { serial, puts_as, depth, gang, wants_output: tells, .. } = *run;
-    worker().call = Some(Call { serial, puts_as, depth, gang, waiting: 0, wants_output: tells, output: speech });
+    let Run { serial, puts_as, program, depth, gang, wants_output: tells, .. } = *run;
+    worker().call =
+        Some(Call { serial, puts_as, program, depth, gang, waiting: 0, wants_output: tells, output: speech });
     CallGuard
 }
 
@@ -122,6 +124,11 @@ pub fn progress(done: f64, total: Option<f64>) {
     if let Some(saying) = speech.progress(Instant::now(), done, total) {
         worker.tell(&FromWorker::Output { serial, saying });
     }
+}
+
+/// Returns the program that made the outermost call, if this process is a worker; `None` in a program.
+pub fn program() -> Option<NodeId> {
+    worker().call.as_ref().map(|call| call.program)
 }
 
 /// Returns the nesting depth of the calls that this process makes now: 0 in a program.

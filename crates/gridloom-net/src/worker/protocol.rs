@@ -18,7 +18,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::call::{CallbackAnswer, OutputItem};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,8 @@ pub(crate) struct Run {
     pub(crate) function: u32,
     /// Call under which it puts data by name: itself, or the call that it repeats.
     pub(crate) puts_as: TaskId,
+    /// The program that made the outermost call.
+    pub(crate) program: NodeId,
     /// Number of calls that it is nested in.
     pub(crate) depth: u16,
     /// True if its program wants its output.

@@ -1,13 +1,18 @@
-/* The error handlers of BLAS and LAPACK, in a shared library of their own: loaded before the libraries of functions, for all of the
- * process, these are found before those of BLAS, which end the process (reference BLAS) or print a line (OpenBLAS). */
+/* The error handlers of BLAS and LAPACK, as a shared library. It is loaded globally and before the libraries of functions, so
+ * that its handlers replace those of BLAS, which end the process (reference BLAS) or print a line (OpenBLAS). */
 #include <stddef.h>
 
 /* Set by the worker. */
 void (*gridloom_invalid_parameter)(const char *routine, size_t length, int number);
 
-/* The length is an `int` for some callers. Routines return after this. */
+/* Longer than the names of all routines. */
+enum { NAME_MAX_LENGTH = 32 };
+
+/* Some callers pass the length as an `int`, and old C programs pass none. The routine returns after this call. */
 void xerbla_(const char *routine, const int *number, unsigned length) {
-    gridloom_invalid_parameter(routine, length, *number);
+    size_t end = 0;
+    while (end < length && end < NAME_MAX_LENGTH && routine[end] != '\0') end++;
+    gridloom_invalid_parameter(routine, end, *number);
 }
 
 void cblas_xerbla(int number, const char *routine, const char *form, ...) {

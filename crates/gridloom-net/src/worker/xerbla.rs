@@ -1,5 +1,5 @@
-//! The error handlers of BLAS and LAPACK: a routine that gets an invalid argument fails its call with a named error, whichever library
-//! computes it. Without them, reference BLAS ends the worker, and OpenBLAS returns as if it had computed.
+//! The error handlers of BLAS and LAPACK. With any library, an invalid argument of a routine fails the call with an error
+//! that names the routine. Without the handlers, reference BLAS ends the worker, and OpenBLAS returns without a result.
 
 use std::ffi::c_char;
 use std::fs::File;
@@ -16,7 +16,7 @@ static INVALID: Mutex<Option<String>> = Mutex::new(None);
 
 type Handler = extern "C" fn(*const c_char, usize, i32);
 
-/// Loads the handlers, before any library that contains its own. A process that cannot load them uses the libraries' own.
+/// Loads the handlers. This must be called before any BLAS is loaded. If it fails, the handlers of the library are used.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -38,7 +38,7 @@ fn load() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the error of the current call, and begins the next one.
+/// Returns the error of the current call, and clears it for the next call.
 pub(super) fn take() -> Option<String> {
     INVALID.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -49,7 +49,7 @@ extern "C" fn note(routine: *const c_char, length: usize, number: i32) {
     let name = String::from_utf8_lossy(name);
     let name = name.trim_matches(|letter: char| letter == '\0' || letter.is_whitespace());
     let why = format!(
-        "{name} of BLAS or LAPACK got an invalid value of its parameter number {number}: check the sizes, letters and leading \
+        "{name} of BLAS or LAPACK got an invalid value for parameter number {number}; check the sizes, letters and leading \
          dimensions that the function passes to it"
     );
     INVALID.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);

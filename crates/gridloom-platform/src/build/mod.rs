@@ -57,9 +57,9 @@ pub struct PlatformBuilder {
     pub(crate) profiles: Vec<Profile>,
     /// Number of links of all dragonflies so far: their names contain these numbers.
     pub(crate) dragonfly_links: usize,
-    /// True if invalid names are mapped to valid ones, because other programs wrote the file.
+    /// True if invalid names are replaced by valid ones, because the format belongs to another program.
     pub(crate) maps_names: bool,
-    /// Parts of the file without a meaning here, with their numbers.
+    /// Kinds of ignored parts of the file, with the number of each.
     pub(crate) ignored: BTreeMap<String, usize>,
 }
 
@@ -227,7 +227,7 @@ impl PlatformBuilder {
         self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
     }
 
-    /// Counts a part of the file that has no meaning here.
+    /// Counts an ignored part of the file.
     pub(crate) fn ignore(&mut self, what: String) {
         *self.ignored.entry(what).or_default() += 1;
     }

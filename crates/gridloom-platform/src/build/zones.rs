@@ -78,7 +78,7 @@ impl PlatformBuilder {
         Ok(id)
     }
 
-    /// Checks the name of an element, or maps it.
+    /// Checks the name of an element, or replaces it by a valid one.
     pub(crate) fn valid_name<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, PlatformError> {
         match self.maps_names && !name.is_empty() {
             true => Ok(NameKind::Host.mapped(name)),

@@ -28,7 +28,7 @@ pub(crate) struct XmlReader<'d, 'l> {
     /// `trace` elements by id.
     traces: Vec<(&'d str, &'d Element)>,
     connects: Vec<&'d Element>,
-    /// The file has properties with a prefix of Gridloom's.
+    /// True if a property of the file has one of Gridloom's prefixes.
     is_prefixed: bool,
 }
 
@@ -86,6 +86,11 @@ impl<'d> XmlReader<'d, '_> {
                 "include" | "storage" | "storage_type" | "random" | "mount" => {
                     let why = format!("element '{}' is no longer part of the format; remove it", element.name);
                     return Err(element.error(why));
+                }
+                "actor" | "process" => {
+                    let why =
+                        format!("'{}' belongs to a deployment, but this file is read as a platform", element.name);
+                    return Err(element.error(format!("{why}; pass the file to 'gridloom deploy' with --deployment")));
                 }
                 other => return Err(element.error(format!("element '{other}' is unknown here"))),
             }

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! The receiver trusts no length: a block cannot expand to more than [`EXPANSION_MAX`] times its size or to more than
-//! the largest message, and its expanded length must equal the stated one.
+//! [`COMPRESS_BYTES_MAX`], and its expanded length must equal the stated one.
 //!
 //! Source: the LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 
-use gridloom_base::limits::{COMPRESS_BYTES_MIN, PROCESS_MESSAGE_BYTES_MAX};
+use gridloom_base::limits::{COMPRESS_BYTES_MAX, COMPRESS_BYTES_MIN};
 use lz4_flex::block;
 
 use super::{Filter, FilterError, FilterKind, FilteredMessage};
@@ -19,7 +19,7 @@ const NAME: &str = "compress";
 
 pub(super) const KIND: FilterKind = FilterKind {
     name: NAME,
-    about: "compresses messages of at least 1 KiB if that makes them smaller (LZ4)",
+    about: "compresses messages from 1 KiB to 1 GiB if that makes them smaller (LZ4)",
     example: NAME,
     make: |_, _| Ok(Box::new(Compress { buffer: Vec::new() })),
 };
@@ -37,9 +37,8 @@ struct Compress {
 impl Filter for Compress {
     fn send(&mut self, letter: &mut FilteredMessage) {
         let length = letter.payload.len();
-        if let Ok(before) = u32::try_from(length)
-            && length >= COMPRESS_BYTES_MIN
-        {
+        if (COMPRESS_BYTES_MIN..=COMPRESS_BYTES_MAX).contains(&length) {
+            let before = length as u32;
             self.buffer.resize(block::get_maximum_output_size(length), 0);
             let written = block::compress_into(&letter.payload, &mut self.buffer).expect("there is room for the most");
             if written + size_of_val(&before) < length {
@@ -71,7 +70,7 @@ impl Filter for Compress {
             return Err(FilterError::Truncated { filter, length });
         };
         let says = u64::from(u32::from_le_bytes(*before));
-        let limit = PROCESS_MESSAGE_BYTES_MAX.min(bytes.len() as u64 * EXPANSION_MAX);
+        let limit = (COMPRESS_BYTES_MAX as u64).min(bytes.len() as u64 * EXPANSION_MAX);
         if says > limit {
             return Err(FilterError::TooLarge { filter, length, stated_bytes: says, limit });
         }

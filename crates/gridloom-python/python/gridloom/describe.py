@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -36,6 +37,8 @@ def definitions(path: str) -> list[tuple[str, types.CodeType]]:
     LookupError
         If the file marks no function.
     """
+    if path.endswith(".py") and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        raise OSError(errno.EINVAL, "it is a device, pipe or socket; name a regular file")
     file = str(Path(path).resolve()) if path.endswith(".py") else path
     module = load(file)
     made = getattr(module, DEFINITIONS, ())
@@ -140,7 +143,9 @@ def main(files: list[str]) -> int:
 def _where(file: str, error: BaseException) -> str:
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}: SyntaxError: {error.msg}"
+        # A file that is no text has no line.
+        line = "" if error.lineno is None else f":{error.lineno}"
+        return f"{error.filename or file}{line}: SyntaxError: {error.msg}"
     if isinstance(error, OSError):
         return f"{file}: {error.strerror or text}"
     here = str(Path(file).resolve())

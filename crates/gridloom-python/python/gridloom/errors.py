@@ -294,14 +294,15 @@ class OutOfMemory(TaskError, MemoryError):
     Attributes
     ----------
     resource : {"memory", "worker", "store", "shared data"}
-        What is full: memory of a server or of this program, what a worker may hold (``worker_memory``), the store of a server, or what
-        servers reserve for shared data.
+        The exhausted resource: memory of a server or of this program, the memory limit of a worker (``worker_memory``), the store of a
+        server, or the space that servers reserve for shared data.
     place : str
         Where memory was missing: "in this program", "on server 'x'".
     name : str or None
         Name of the shared data.
     needed_bytes, held_bytes, limit_bytes : int or None
-        Size of the data or of what the worker held, bytes of the store that cannot be freed now, and the limit of the store; ``None`` if it is not known.
+        Size of the data or of the worker's memory, bytes of the store that cannot be freed now, and the limit of the store or worker;
+        ``None`` if unknown.
     """
 
     resource: str = "memory"
@@ -357,7 +358,7 @@ class DifferenceWarning(RuntimeWarning):
 
 
 class RandomStateWarning(RuntimeWarning):
-    """A random generator of the program is sent to several calls. Each gets a copy of it, so all draw the same numbers."""
+    """A random generator of the program is sent to several calls. Each call gets a copy, so all calls draw the same numbers."""
 
 
 class UnreadErrorWarning(RuntimeWarning):

@@ -225,9 +225,9 @@ def _value(given: Any) -> Any:
 
 
 class _SameFolder:
-    """The next call may be of another function, which knows nothing of this one.
+    """Restores the working folder after a call, because the next call may belong to another function.
 
-    No context manager of `contextlib`: that sets the traceback of an exception, which some exceptions refuse, such as frozen data classes.
+    This is not a `contextlib.contextmanager`: those set the traceback of an exception, which fails for frozen data classes.
     """
 
     def __enter__(self) -> None:
@@ -258,7 +258,7 @@ def _initialize(setup: bytes) -> None:
         except BaseException as error:  # SystemExit, too
             if os.getpid() != process:
                 end_fork(error)
-            # As ProcessPoolExecutor does.
+            # ProcessPoolExecutor logs the same.
             logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=True)
             _set_up[token] = error
         else:

@@ -152,4 +152,9 @@ impl Simulation {
     pub fn fill_disk(&mut self, node: NodeId, for_ns: u64) {
         self.grid.fill_disk(&mut self.environment.kernel, node, for_ns);
     }
+
+    /// Damages the durable data on a server's disk. The server detects the damage when it restarts.
+    pub fn damage_disk(&mut self, node: NodeId) {
+        self.grid.damage_disk(&mut self.environment.kernel, node);
+    }
 }

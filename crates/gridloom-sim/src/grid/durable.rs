@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, NamedDatum, Time};
+use gridloom_core::node::message::DamagedVersion;
 use gridloom_platform::HostId;
 
 use crate::hosts::DISK_RATE_DEFAULT;
@@ -27,6 +28,7 @@ struct Written {
     complete_at: Time,
     named: NamedDatum,
     value: StoredValue,
+    is_damaged: bool,
 }
 
 impl Durable {
@@ -57,8 +59,13 @@ impl Durable {
         self.disks
             .entry(server.into())
             .or_default()
-            .insert(named.datum, Written { complete_at: whole_at, named, value });
+            .insert(named.datum, Written { complete_at: whole_at, named, value, is_damaged: false });
         Ok(whole_at)
+    }
+
+    /// Damages all data on a server's disk.
+    pub(crate) fn damage(&mut self, server: &str) {
+        self.disks.entry(server.into()).or_default().values_mut().for_each(|written| written.is_damaged = true);
     }
 
     /// Removes a datum that must not outlive the server.
@@ -66,10 +73,13 @@ impl Durable {
         self.disks.get_mut(server).map(|disk| disk.remove(&datum));
     }
 
-    /// Returns the complete data on the disk of a server that starts. Incomplete data are deleted.
-    pub(crate) fn start(&mut self, now: Time, server: &str) -> Vec<(NamedDatum, StoredValue)> {
-        let Some(disk) = self.disks.get_mut(server) else { return Vec::new() };
+    /// Returns the complete and the damaged data on the disk of a starting server. Incomplete data are deleted.
+    pub(crate) fn start(&mut self, now: Time, server: &str) -> (Vec<(NamedDatum, StoredValue)>, Vec<DamagedVersion>) {
+        let Some(disk) = self.disks.get_mut(server) else { return Default::default() };
         disk.retain(|_, written| written.complete_at <= now);
-        disk.values().map(|written| (written.named.clone(), written.value.clone())).collect()
+        let (damaged, intact): (Vec<&Written>, Vec<_>) = disk.values().partition(|written| written.is_damaged);
+        let damage = |written: &Written| DamagedVersion { named: written.named.clone(), why: "it was changed".into() };
+        let found = intact.into_iter().map(|written| (written.named.clone(), written.value.clone()));
+        (found.collect(), damaged.into_iter().map(damage).collect())
     }
 }

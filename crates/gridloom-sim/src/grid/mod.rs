@@ -302,6 +302,11 @@ impl Grid {
         self.durable.fill(&self.nodes.node(node).name, kernel.now() + for_ns);
     }
 
+    pub(crate) fn damage_disk(&mut self, kernel: &mut Kernel, node: NodeId) {
+        kernel.record(|trace, now| trace.fault(now, node, "damaged disk"));
+        self.durable.damage(&self.nodes.node(node).name);
+    }
+
     /// Makes a node forget a connection, if there is one.
     pub(crate) fn forget_connection(&mut self, environment: &mut Environment, node: NodeId, peer: NodeId) {
         self.connections.forget(environment, node, peer);

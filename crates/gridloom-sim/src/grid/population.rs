@@ -107,7 +107,7 @@ impl Grid {
                 let functions = functions.into_iter().map(|definition| definition.signature).collect();
                 let (own_name, own_address, queue_depth) = (name.clone(), address.clone(), 1);
                 let models = Default::default();
-                let written = self.durable.start(environment.kernel.now(), &name);
+                let (written, damaged) = self.durable.start(environment.kernel.now(), &name);
                 let durable = Some(written.iter().map(|(named, _)| named.clone()).collect());
                 let storage = self.storages.of(host);
                 let config = ServerConfig {
@@ -125,6 +125,7 @@ impl Grid {
                     code_hashes: Default::default(),
                     models,
                     durable,
+                    damaged,
                     storage,
                 };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));

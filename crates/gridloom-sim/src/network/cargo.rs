@@ -43,7 +43,7 @@ pub(crate) enum Parcel {
 }
 
 impl Parcel {
-    /// Returns the kind of its contents, such as `Turn`.
+    /// Returns the kind of the message or data in the parcel, such as `Turn`.
     pub(crate) fn kind(&self) -> String {
         match self {
             Parcel::Message { message, .. } => variant_name(message),

@@ -52,11 +52,15 @@ impl Stage {
     }
 
     fn put(&mut self, name: &str, replicas: u16) -> Result<CatalogAnswer, NameError> {
+        self.put_as(name, replicas, true)
+    }
+
+    fn put_as(&mut self, name: &str, replicas: u16, is_durable: bool) -> Result<CatalogAnswer, NameError> {
         let (client, serial, ask) = (self.client, self.serial(), self.serial());
         let (datum, task, group) = (DatumId { client, serial }, TaskId { client, serial }, GroupId { client, serial });
         let (name, meta) = (name.to_string(), Meta::array(Dtype::Uint8, &[SIZE]));
         self.sim.put(client, datum, meta.clone(), None);
-        let (replaces, is_durable, made_by) = (false, true, None);
+        let (replaces, made_by) = (false, None);
         let method = Method::Auto;
         let command =
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group };
@@ -80,16 +84,19 @@ impl Stage {
 
     /// Returns the running servers that keep a name.
     fn holders(&mut self, name: &str) -> Vec<NodeId> {
-        let ask = self.serial();
-        let command = NameCommand::Find { name: name.into(), waits: false };
-        self.sim.command(self.client, Command::Name { request: ask, command });
-        let is_it = |event: &Event| matches!(event, Event::NameResult { request: answered, .. } if *answered == ask);
-        match wait_for(&mut self.sim, self.client, is_it) {
-            Event::NameResult { answer: Ok(CatalogAnswer::Found { holders, .. }), .. } => {
-                holders.into_iter().map(|(server, _)| server).collect()
-            }
+        match self.find(name, false) {
+            Ok(CatalogAnswer::Found { holders, .. }) => holders.into_iter().map(|(server, _)| server).collect(),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn find(&mut self, name: &str, waits: bool) -> Result<CatalogAnswer, NameError> {
+        let ask = self.serial();
+        let command = NameCommand::Find { name: name.into(), waits };
+        self.sim.command(self.client, Command::Name { request: ask, command });
+        let is_it = |event: &Event| matches!(event, Event::NameResult { request: answered, .. } if *answered == ask);
+        let Event::NameResult { answer, .. } = wait_for(&mut self.sim, self.client, is_it) else { unreachable!() };
+        answer
     }
 
     /// Returns how often each server has failed to write a datum.
@@ -100,6 +107,140 @@ impl Stage {
         };
         self.servers.iter().map(of).collect()
     }
+}
+
+/// The agent restarts, and its servers connect to it one after the other.
+#[test]
+fn a_put_waits_until_the_servers_of_a_restarted_agent_are_back() {
+    for is_asleep in [false, true] {
+        let mut stage = Stage::new(3);
+        assert_eq!(stage.put("mesh", 1), Ok(CatalogAnswer::Put));
+        let keeper = stage.holders("mesh")[0];
+        let at = stage.servers.iter().position(|server| *server == keeper).unwrap() + 1;
+        let others = (1..=3).filter(|host| *host != at);
+        let mut faults: String = others.map(|host| format!("at 0s cut host-0 host-{host} for 4s\n")).collect();
+        // The name is reported last.
+        faults += &format!("at 0s cut host-0 host-{at} for 7s\n");
+        faults += if is_asleep { "at 0s pause agent for 30s\n" } else { "at 0.1s restart agent\n" };
+        if is_asleep {
+            faults = faults.replace("4s", "34s").replace("7s", "37s");
+        }
+        stage.fault(&faults);
+        stage.sim.advance(if is_asleep { 31 } else { 2 } * SECOND_NS);
+        let newcomer = stage.sim.add_client(HostId(4), "newcomer");
+        stage.sim.advance(SECOND_NS / 2);
+        for client in [stage.client, newcomer] {
+            stage.client = client;
+            let name = format!("of {client}");
+            assert_eq!(stage.put(&name, 3), Ok(CatalogAnswer::Put), "asleep: {is_asleep}");
+        }
+        assert_eq!(stage.holders("mesh"), [keeper]);
+    }
+}
+
+#[test]
+fn a_request_waits_for_the_server_of_its_name_after_a_restart() {
+    let mut stage = Stage::new(2);
+    assert_eq!(stage.put("mesh", 1), Ok(CatalogAnswer::Put));
+    let keeper = stage.holders("mesh")[0];
+    let at = stage.servers.iter().position(|server| *server == keeper).unwrap() + 1;
+    stage.fault(&format!("at 0s cut host-0 host-{at} for 6s\nat 0.1s restart agent\n"));
+    stage.sim.advance(3 * SECOND_NS);
+    assert_eq!(stage.holders("mesh"), [keeper]);
+}
+
+/// Returns the error of a request that waits for a name without a limit, and the seconds until the error.
+fn lost(stage: &mut Stage, name: &str) -> (String, f64) {
+    let began = stage.sim.now();
+    let error = stage.find(name, true).unwrap_err();
+    (error.to_string(), stage.sim.now().since(began) as f64 * 1e-9)
+}
+
+#[test]
+fn a_request_that_waits_for_lost_data_is_answered() {
+    let mut stage = Stage::new(2);
+    assert_eq!(stage.put_as("mesh", 1, false), Ok(CatalogAnswer::Put));
+    let keeper = stage.holders("mesh")[0];
+    stage.sim.kill(keeper);
+    // Its server may return.
+    stage.sim.advance(3 * SECOND_NS);
+    let (why, seconds) = lost(&mut stage, "mesh");
+    assert!(why.contains("'mesh'") && why.contains("is gone") && (6.0..9.0).contains(&seconds), "{why}: {seconds} s");
+    let (_, seconds) = lost(&mut stage, "mesh");
+    assert!(seconds < 0.1, "{seconds} s");
+}
+
+#[test]
+fn data_damaged_on_disk_are_named_with_the_damage_until_they_are_put_again() {
+    for waits_before in [false, true] {
+        let mut stage = Stage::new(2);
+        assert_eq!(stage.put("mesh", 1), Ok(CatalogAnswer::Put));
+        let keeper = stage.holders("mesh")[0];
+        let name = format!("server-{}", stage.servers.iter().position(|server| *server == keeper).unwrap() + 1);
+        stage.sim.damage_disk(keeper);
+        stage.fault(&format!("at 0s kill {name}\nat 20s restart {name}\nat 60s restart agent"));
+        if !waits_before {
+            stage.sim.advance(21 * SECOND_NS);
+        }
+        let damage = format!("server '{name}' found it damaged: it was changed");
+        let (why, seconds) = lost(&mut stage, "mesh");
+        assert!(why.contains("'mesh'") && why.contains(&damage) && seconds < 32.0, "{why}: {seconds} s");
+        // A restarted agent, which did not know the datum, reports the same.
+        stage.sim.advance(65 * SECOND_NS);
+        let (why, seconds) = lost(&mut stage, "mesh");
+        assert!(why.contains(&damage) && seconds < 11.0, "{why}: {seconds} s");
+        assert_eq!(stage.put("mesh", 1), Ok(CatalogAnswer::Put));
+        let new = stage.holders("mesh");
+        stage.fault(&format!("at 0s restart {name}"));
+        stage.sim.advance(15 * SECOND_NS);
+        assert_eq!(stage.holders("mesh").len(), new.len(), "the damage is forgotten");
+        let command = NameCommand::Delete { name: "mesh".into() };
+        let ask = stage.serial();
+        stage.sim.command(stage.client, Command::Name { request: ask, command });
+        stage.sim.advance(SECOND_NS);
+        stage.fault("at 0s restart agent");
+        stage.sim.advance(15 * SECOND_NS);
+        let why = stage.find("mesh", false).unwrap_err();
+        assert!(matches!(why, NameError::Unknown { .. }), "{why}");
+    }
+}
+
+#[test]
+fn a_client_logs_what_its_program_waits_for() {
+    let mut stage = Stage::new(1);
+    stage.sim.advance(100 * SECOND_NS);
+    let ask = stage.serial();
+    let command = NameCommand::Find { name: "nowhere".into(), waits: true };
+    stage.sim.command(stage.client, Command::Name { request: ask, command });
+    stage.sim.advance(95 * SECOND_NS);
+    let is_one = |what: &str| what.contains("the program has waited for");
+    let records = stage.sim.records();
+    let lines: Vec<&str> =
+        records.iter().filter(|one| one.node == stage.client && is_one(&one.what)).map(|one| &one.what[..]).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("requests at the agent (1): for 'nowhere'"), "{lines:?}");
+    assert!(lines[0].contains("for 30 s") && lines[1].contains("for 60 s"), "{lines:?}");
+}
+
+#[test]
+fn one_damaged_copy_of_two_is_replaced() {
+    let mut stage = Stage::new(3);
+    assert_eq!(stage.put("mesh", 2), Ok(CatalogAnswer::Put));
+    let keeper = stage.holders("mesh")[0];
+    let at = stage.servers.iter().position(|server| *server == keeper).unwrap() + 1;
+    stage.sim.damage_disk(keeper);
+    stage.fault(&format!("at 0s restart server-{at}"));
+    stage.sim.advance(30 * SECOND_NS);
+    assert_eq!(stage.holders("mesh").len(), 2);
+}
+
+#[test]
+fn a_put_on_a_new_grid_is_refused_at_once() {
+    let mut stage = Stage::new(2);
+    let began = stage.sim.now();
+    let Err(error) = stage.put("mesh", 3) else { panic!("there are two servers") };
+    assert!(error.to_string().contains("only 2 servers have room"), "{error}");
+    assert!(stage.sim.now().since(began) < SECOND_NS);
 }
 
 const FULL: &str = "at 0s full-disk server-1 for 100000s\n";

@@ -56,6 +56,7 @@ impl Test {
                 code_hashes: Default::default(),
                 models: Default::default(),
                 durable: None,
+                damaged: Vec::new(),
                 storage: None,
             }))
         })

@@ -21,6 +21,7 @@ mod profiles;
 mod recovery;
 mod replay;
 mod scripted;
+mod sharing;
 mod standstill;
 mod uploads;
 mod uses;

@@ -148,6 +148,37 @@ fn a_killed_relay_seed_or_reader_keeps_nobody_from_a_swarm() {
     killed_by_seeds(Method::Swarm);
 }
 
+/// All links of the relay are cut. Its receivers must not wait until it counts as dead.
+#[test]
+fn a_relay_that_is_cut_off_is_replaced_soon() {
+    for method in [Method::Tree, Method::Swarm] {
+        let (mut slowest_s, mut hit) = (0.0f64, 0);
+        for seed in 0..60 {
+            let mut random = SplitMix64::new(seed);
+            let mut stage = Stage::new();
+            let (datum, _) = stage.put(method);
+            let servers = stage.servers.clone();
+            let began = stage.sim.now();
+            let tasks: Vec<TaskId> = servers.iter().map(|server| stage.place(datum, *server)).collect();
+            let (cut, at_ms) = (random.below(u64::from(SERVERS)) as usize, 20 + random.below(300));
+            let others = (0..SERVERS + 2).filter(|host| *host as usize != cut + 1);
+            let lines = others.map(|host| format!("at {at_ms}ms cut host-{} host-{host} for 100s\n", cut + 1));
+            let scenario = Scenario::parse(&lines.collect::<String>(), "faults").unwrap();
+            let strikes = scenario.strikes(&Default::default(), &mut random, stage.sim.now());
+            stage.sim.schedule(strikes);
+            for (number, task) in tasks.into_iter().enumerate() {
+                assert!(number == cut || stage.ended(task), "{method:?}, seed {seed}");
+            }
+            let took_s = (stage.sim.now().0 - began.0) as f64 * 1e-9;
+            hit += u32::from(took_s > 2.0);
+            slowest_s = slowest_s.max(took_s);
+            stage.sim.check();
+        }
+        // The silence is detected at a heartbeat, and the transfer restarts.
+        assert!(hit > 5 && slowest_s < 6.0, "{method:?}: {hit} of 60 relays were cut, {slowest_s} s");
+    }
+}
+
 #[test]
 fn a_killed_writer_or_reader_keeps_nobody_from_a_storage() {
     killed_by_seeds(Method::Storage);

@@ -222,3 +222,21 @@ fn what_is_erased_goes_after_its_readers_and_is_made_no_more() {
     let others = stage.on(second, "t/make", &[], Some(stage.datum(53)));
     stage.end(others).unwrap();
 }
+
+#[test]
+fn the_error_names_a_lost_server_and_the_other_copies_are_made() {
+    let mut stage = Stage::new();
+    let (lost, other) = (stage.servers[0], stage.servers[1]);
+    let datum = stage.hold(1);
+    let copies = [lost, other].map(|server| stage.copy(server, CopyLifetime::Cached, datum));
+    // The transfers take a millisecond.
+    stage.sim.advance(100_000);
+    stage.sim.kill(lost);
+    let error = stage.end(copies[0]).unwrap_err().to_string();
+    assert!(
+        error.contains("server 'server-1' was lost (") && error.ends_with("and has no copy of the data"),
+        "{error}"
+    );
+    // The second transfer may have ended before the loss was detected.
+    assert!(stage.has(other, datum));
+}

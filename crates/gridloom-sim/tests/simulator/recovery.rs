@@ -56,6 +56,42 @@ fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
     }
 }
 
+/// The first run fails because the model server of a connector is lost; the next runs succeed.
+struct LosesItsModelServer {
+    runs: Arc<AtomicU32>,
+}
+
+impl Bodies for LosesItsModelServer {
+    fn run(&mut self, task: &Task, _: &[(Meta, Arc<[u8]>)]) -> Result<Vec<(Meta, Vec<u8>)>, TaskError> {
+        if self.runs.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(TaskError::Raised {
+                function: task.name().to_string(),
+                server: "it".to_string(),
+                kind: "EndpointLost".into(),
+                message: "cannot be reached".into(),
+                traceback: String::new(),
+            });
+        }
+        let results = task.outputs.iter();
+        Ok(results.map(|output| (output.meta.clone(), vec![1; output.meta.size_bytes() as usize])).collect())
+    }
+}
+
+#[test]
+fn a_call_whose_model_server_is_lost_runs_on_another_server() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
+    let runs = Arc::new(AtomicU32::new(0));
+    sim.set_bodies(Box::new(LosesItsModelServer { runs: runs.clone() }));
+    let tasks = vec![two(&definitions[0], [1, 2].map(|serial| DatumId { client, serial }))];
+    let group = Group { id: GroupId { client, serial: 1 }, tasks, sources: Default::default(), wanted: Vec::new() };
+    sim.command(client, Command::Run { group, heuristic: "heft".into() });
+    let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
+    let Event::TaskEnded { report, .. } = ended else { panic!("{ended:?}") };
+    assert!(report.outcome.is_ok(), "{report:?}");
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
 #[test]
 fn a_failed_second_run_leaves_what_the_first_has_made() {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();

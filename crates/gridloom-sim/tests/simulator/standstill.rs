@@ -1,4 +1,4 @@
-//! Hosts between which nothing takes time, and simulations in which virtual time does not move.
+//! Hosts between which transfers take no time, and simulations in which virtual time stands still.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const IDL: &str = "Module t;
 Define two(IN int n, IN double a[n], IN double b[n], OUT double c[n]) CalcOrder 1e9 Calls \"C\" two(n, a, b, c);";
 const ELEMENTS: u64 = 250_000;
 
-/// Returns hosts at one place, without links.
+/// Returns a platform whose hosts are at the same place, without links.
 fn same_place(hosts: usize) -> Arc<Platform> {
     let names = ["client".to_string()].into_iter().chain((1..hosts).map(|number| format!("server-{number}")));
     let hosts: String =
@@ -72,7 +72,7 @@ fn a_result_of_data_that_took_no_time_is_received() {
     assert!((0.2..0.3).contains(&sim.now().seconds()), "at {}", sim.now());
 }
 
-/// Sets a timer for now, again and again.
+/// A node that repeatedly sets a timer for the current time.
 #[derive(Debug)]
 struct Restless;
 

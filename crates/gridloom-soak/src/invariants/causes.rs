@@ -143,6 +143,7 @@ impl Causes {
                 let has_cause = match kind.as_str() {
                     "NoRoomToShare" => is_broken || ledger.is_tight || is_crowded,
                     "SharedDataError" => is_broken || ledger.is_tight,
+                    "SharedDataLost" => damage.losses() > 0,
                     // Only one call puts a name that is never replaced, and it may repeat the put.
                     _ => false,
                 };

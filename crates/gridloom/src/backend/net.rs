@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Command, Event, Node, Role};
+use gridloom_net::descriptors::describe;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
@@ -36,7 +37,7 @@ impl NetBackend {
         let client = |id| ClientConfig { id, name: client_name(), agent, is_in_call };
         let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
         let node = NetNode::start(make, config(secret.clone(), site)?);
-        node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
+        node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
     }
 
     /// Connects a client with its own agent to those servers.
@@ -49,7 +50,7 @@ impl NetBackend {
             (Role::Client, client_name(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
         };
         let node = NetNode::start_with(config(secret()?, None)?, make);
-        node.map(NetBackend).map_err(|error| Error::Connect(error.to_string()))
+        node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
     }
 }
 

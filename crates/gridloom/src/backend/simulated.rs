@@ -242,7 +242,7 @@ impl Backend for SimBackend {
                     (None, Drive::Own(_)) => {
                         let hours = STALL_NS / (3600 * SECOND_NS);
                         let waiting = format!(
-                            "the program waits, and in {hours} h of virtual time nothing but heartbeats has happened; \
+                            "the program is waiting, but only heartbeats have happened in {hours} h of virtual time; \
                              give the wait a time limit"
                         );
                         Error::Stalled { seconds: self.now().seconds(), waiting }
@@ -276,7 +276,7 @@ impl Backend for SimBackend {
 /// If a program waits without limit and no transfer, task, profile or fault has been pending for this long, the simulation
 /// is stalled: only heartbeats are left.
 const STALL_NS: u64 = 24 * 3600 * SECOND_NS;
-/// How long a program waits for an effect of future changes by profiles and faults. A profile may loop for ever.
+/// Maximum virtual time for which a program waits for changes by profiles and faults, because a profile may loop forever.
 const CHANGES_NS_MAX: u64 = 30 * STALL_NS;
 /// Maximum virtual time before a wait checks whether it has to end: a few milliseconds of real time.
 const CHECK_NS: u64 = 60 * SECOND_NS;

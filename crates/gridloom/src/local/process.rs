@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use gridloom_net::descriptors::{describe, have_run_out};
 use gridloom_net::threads;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,13 +22,13 @@ use crate::Error;
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Maximum number of bytes kept of a process's output.
 const OUTPUT_BYTES_MAX: usize = 16 << 10;
-/// Pause between looks at processes whose end no descriptor reports.
+/// Interval of the checks for processes without a descriptor that reports their end.
 const POLL_PAUSE: Duration = Duration::from_millis(50);
 /// Number of last lines of a process that an error or a report contains.
 const LINES_SHOWN: usize = 5;
 
-/// A process of the grid. Its standard error is forwarded once it is ready, unless it is silent. Its last lines are kept,
-/// since they explain why it did not start or why it has ended.
+/// A process of the grid. Its standard error is forwarded once the process is ready, unless `is_silent`. The last lines are
+/// kept for the error if the process does not start or ends.
 pub(super) struct LocalProcess {
     pub(super) child: Child,
     name: String,
@@ -35,9 +36,9 @@ pub(super) struct LocalProcess {
     /// Standard output up to the end of the first line.
     ready_line: Vec<u8>,
     output: Arc<Mutex<Output>>,
-    /// Readable once the process has ended; none where the kernel has no such descriptors, or valgrind does not know them.
+    /// Readable once the process has ended; `None` if the kernel or valgrind does not support process descriptors.
     end: Option<OwnedFd>,
-    /// Disconnected once the listener has read all output; until then receiving times out.
+    /// Disconnected once the listener has read all output.
     ended: Receiver<()>,
     listener: Option<JoinHandle<()>>,
 }
@@ -53,8 +54,12 @@ struct Output {
 pub(super) fn spawn(command: &mut Command) -> Result<Child, Error> {
     let program = command.get_program().to_os_string();
     command.spawn().map_err(|error| {
-        let program = program.to_string_lossy();
-        Error::Connect(format!("cannot run '{program}': {error}; set {PROGRAM_VARIABLE} to the gridloom program"))
+        let (program, why) = (program.to_string_lossy(), describe(&error));
+        let remedy = match have_run_out(&error) {
+            true => String::new(),
+            false => format!("; set {PROGRAM_VARIABLE} to the gridloom program"),
+        };
+        Error::Connect(format!("cannot run '{program}': {why}{remedy}"))
     })
 }
 
@@ -114,7 +119,7 @@ impl LocalProcess {
                 Ok(LocalProcess { child, name, is_silent, ready_line, output, end, ended, listener })
             }
             (listener, end) => {
-                // Nobody would read its output, which would block it. It may have exited already.
+                // Without a listener, the process would block when its output pipe is full. It may already have exited.
                 let _ = child.kill();
                 let _ = child.wait();
                 let why = listener.err().map(|error| error.to_string()).or(end.err().map(|error| error.to_string()));
@@ -135,7 +140,7 @@ impl LocalProcess {
         }
     }
 
-    /// Returns the line that the process has printed when it was ready.
+    /// Returns the line that the process printed when it was ready.
     pub(super) fn ready_line(&self) -> &str {
         std::str::from_utf8(&self.ready_line).unwrap_or_default().trim()
     }
@@ -148,13 +153,13 @@ impl LocalProcess {
         self.child.stdout.as_ref().expect("its output is piped").as_fd()
     }
 
-    /// Reads what has arrived of the line that the process prints when it is ready.
+    /// Reads the available part of the line that the process prints when it is ready.
     fn read_ready_line(&mut self) -> Result<(), Error> {
         let mut bytes = [0; 4096];
         let stdout = self.child.stdout.as_mut().expect("its output is piped");
         match stdout.read(&mut bytes) {
             Ok(0) => {
-                // It closes its output when it ends.
+                // The process closes its output only when it ends.
                 let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
                 return Err(self.ended(&status));
             }
@@ -174,7 +179,7 @@ impl LocalProcess {
 
     /// Returns the error of a process that has ended.
     fn ended(&mut self, status: &str) -> Error {
-        // Its last output may still be in the pipe; a process that it left behind may keep the pipe open forever.
+        // The last output may still be in the pipe. The wait is limited, because an orphan process may keep the pipe open.
         let _ = self.ended.recv_timeout(STOP_PATIENCE);
         let name = &self.name;
         let what = if self.is_ready() { "has ended" } else { "did not start" };
@@ -222,7 +227,7 @@ fn forward_output(error: impl Read, output: &Mutex<Output>, is_silent: bool) {
     }
 }
 
-/// Writes to standard error. Failures are ignored: there is nowhere to report them.
+/// Writes to standard error. Failures are ignored, because they cannot be reported.
 fn write_error(bytes: &[u8]) {
     let _ = std::io::stderr().write_all(bytes);
 }
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_end_of_one_process_ends_the_wait_for_the_others() {
-        // A process that it leaves behind holds its pipes.
+        // An orphan process keeps the pipes open.
         let mut ready = process("echo ready; sleep 60 & read end; echo 'gridloom: out of luck' >&2; exit 7");
         wait(&mut [&mut ready]).unwrap();
         let mut starts = process("read never");

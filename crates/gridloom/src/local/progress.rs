@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use crate::log;
 
-/// Time after which a wait is reported; the next reports follow after twice the time of the last one.
+/// Time after which a wait is reported. Each further report follows after twice the time of the last one.
 const REPORT_AFTER: Duration = Duration::from_secs(20);
 
-/// A wait for processes that start.
+/// The wait for starting processes.
 pub(crate) struct StartProgress {
     began: Instant,
     reported_after: Duration,
@@ -23,7 +23,7 @@ impl StartProgress {
         self.reported_after.saturating_sub(self.began.elapsed())
     }
 
-    /// Logs the awaited event if the wait has taken long.
+    /// Logs the awaited event if the next report is due.
     pub(crate) fn report(&mut self, awaited: impl FnOnce() -> String) {
         let waited = self.began.elapsed();
         if waited < self.reported_after {
@@ -31,7 +31,10 @@ impl StartProgress {
         }
         self.reported_after = waited * 2;
         let seconds = waited.as_secs();
-        log::warn(&format!("starting the local grid takes {seconds} s so far, all its processes run: {}", awaited()));
+        log::warn(&format!(
+            "the local grid has been starting for {seconds} s; all its processes are running: {}",
+            awaited()
+        ));
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
+use gridloom_net::descriptors::describe;
 use gridloom_net::identity::Secret;
 use gridloom_net::jobs::measure_speed;
 use gridloom_net::process::{NetProcess, ProcessConfig, end_with_parent};
@@ -103,7 +104,7 @@ fn run_real(mains: &ProcessFunctions, config: ProcessConfig, fits: ArgumentCheck
     let processors = processors_to_use(specs.len())?;
     let configs = specs.into_iter().map(|spec| ProcessConfig { spec, threads: Vec::new(), ..config.clone() });
     let worlds = NetProcess::new_siblings(configs.collect(), &secret);
-    let worlds = worlds.map_err(|error| Error::Connect(error.to_string()))?;
+    let worlds = worlds.map_err(|error| Error::Connect(describe(&error)))?;
     let run = |(mut world, (main, processor)): (NetProcess, (Main, Option<usize>))| {
         if let Some(processor) = processor {
             let cannot = |error| Error::Usage(format!("processor {processor} cannot be used: {error}"));

@@ -19,7 +19,7 @@ use crate::testbed_grid::TestbedGridConfig;
 /// Number of sessions that this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Interval for checking that the processes of an own grid still run.
+/// Interval of the checks that the processes of the session's own grid still run.
 const OWN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Connects to the agent at `address` (`host:port`).

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
+use gridloom_base::size::parse_size;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_idl::Definition;
-use gridloom_platform::{HostId, Platform, deployment, units};
+use gridloom_platform::{HostId, Platform, deployment};
 
 use crate::{Error, read_text};
 
@@ -175,7 +176,7 @@ impl Roles {
     }
 }
 
-/// Lists the parts of a platform file that have no meaning here, with their numbers; `None` if all have one.
+/// Lists the kinds of ignored parts of a platform file, with the number of each; `None` if no part was ignored.
 pub fn ignored_text(platform: &Platform) -> Option<String> {
     let parts: Vec<String> = platform.ignored().iter().map(|(what, count)| format!("{count} × {what}")).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -233,9 +234,10 @@ impl ServerRole {
         };
         let size = |key: &str, otherwise: u64| match self.properties.get(key) {
             None => Ok(otherwise),
-            Some(text) => {
-                units::size(text).map(|size| size as u64).map_err(|_| wrong(key, text, "bytes, such as 4GiB"))
-            }
+            Some(text) => parse_size(text).map_err(|why| {
+                let why = format!("{key} of host '{}': {why}", host.name);
+                Error::Input(platform.host_error(self.host, why).to_string())
+            }),
         };
         let memory_bytes = size("memory", STORE_BYTES_DEFAULT)?.saturating_add(size("disk_limit", 0)?);
         let plain = match self.properties.get("plain").map(String::as_str) {

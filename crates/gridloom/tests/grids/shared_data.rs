@@ -56,18 +56,22 @@ fn a_slow_link_between_two_sites_is_crossed_once() {
 }
 
 #[test]
-fn a_copy_that_fails_is_reported_by_the_placement_alone() {
-    let faults = "at 32s kill s1\nat 33s kill s2\n";
-    let mut config = support::simulation("lost", &lan(4), FUNCTIONS, &[("lost.faults", faults)]);
-    config.faults = Some(config.platform.with_file_name("lost.faults"));
-    let grid = Grid::simulate(config).unwrap();
-    grid.shared()
-        .put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default())
-        .unwrap();
-    grid.advance(30.0 - grid.now());
-    let placed = grid.shared().place("mydat", &[]);
-    assert!(matches!(placed, Err(Error::Task(TaskError::ServerLost { .. }))), "{placed:?}");
-    assert_eq!(grid.take_unread(true), Default::default(), "the program made no call that failed");
+fn a_copy_that_fails_is_reported_by_the_placement_alone_and_only_for_a_named_server() {
+    let all = ["s0", "s1", "s2", "s3"].map(String::from);
+    for (name, servers) in [("lost", &[][..]), ("lost-named", &all[..])] {
+        let faults = "at 32s kill s1\nat 33s kill s2\n";
+        let mut config = support::simulation(name, &lan(4), FUNCTIONS, &[("lost.faults", faults)]);
+        config.faults = Some(config.platform.with_file_name("lost.faults"));
+        let grid = Grid::simulate(config).unwrap();
+        grid.shared()
+            .put("mydat", &Value::placeholder(Meta::array(Dtype::Uint8, &[BYTES])), PutOptions::default())
+            .unwrap();
+        grid.advance(30.0 - grid.now());
+        let placed = grid.shared().place("mydat", servers);
+        let is_lost = matches!(placed, Err(Error::Task(TaskError::ServerLost { .. })));
+        assert!(if servers.is_empty() { placed.is_ok() } else { is_lost }, "{placed:?}");
+        assert_eq!(grid.take_unread(true), Default::default(), "the program made no call that failed");
+    }
 }
 
 #[test]

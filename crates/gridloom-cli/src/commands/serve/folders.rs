@@ -37,8 +37,10 @@ pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
 pub(super) fn open_durable(options: &Options, memory_bytes: u64) -> Result<Option<Durable>> {
     let Some(folder) = &options.server.durable else { return Ok(None) };
     let folder = absolute(folder)?;
-    let (durable, wrong) = Durable::open(&folder).with_context(|| format!("--durable: '{}'", folder.display()))?;
-    wrong.iter().for_each(|why| gridloom_base::stderr_line!("gridloom: {why}"));
+    let durable = Durable::open(&folder).with_context(|| format!("--durable: '{}'", folder.display()))?;
+    for damaged in durable.damaged() {
+        gridloom_base::stderr_line!("gridloom: the durable data '{}' are lost: {}", damaged.named.name, damaged.why);
+    }
     let sizes = durable.named().into_iter().map(|named| named.meta.size_bytes());
     let found_bytes = sizes.fold(0, u64::saturating_add);
     if found_bytes > memory_bytes {

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom::{BUILTIN_LINALG, GRID_ROLES, Roles, TestbedGridConfig, default_python, program_path, why_no_linalg};
+use gridloom::{
+    BUILTIN_LINALG, GRID_ROLES, Roles, TestbedGridConfig, default_python, program_path, read_text, why_no_linalg,
+};
 use gridloom_net::identity;
 use gridloom_platform::deployment::{self, Process};
 use gridloom_platform::{HostId, Platform};
@@ -240,7 +242,7 @@ impl Common {
             return Ok(Parts { grid, processes: Vec::new() });
         };
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(|| name.clone())?;
+        let text = read_text(file)?;
         let mut processes = deployment::parse(&text, &name)?;
         ensure!(!processes.is_empty(), "{name}: no process is deployed");
         if let Some(process) = processes.iter().find(|process| platform.host(&process.host).is_none()) {
@@ -312,7 +314,7 @@ impl Common {
                 "--slots".into(),
                 server.slots.to_string().into(),
             ]);
-            words.extend(["--memory".into(), server.memory_bytes.to_string().into()]);
+            words.extend(["--memory".into(), format!("{}B", server.memory_bytes).into()]);
             words.extend([
                 "--listen".into(),
                 format!("{}:0", address(host)).into(),
@@ -351,7 +353,7 @@ fn blas(python: &Path) -> Option<PathBuf> {
 fn parse_slower(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
-        _ => Err("expected a number of at least 1".into()),
+        _ => Err("expected a number from 1 to 1000000".into()),
     }
 }
 

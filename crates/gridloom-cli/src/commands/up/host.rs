@@ -271,11 +271,11 @@ impl LocalHost {
         Ok(PartState { state: State::Failed, why: Some(why), pid: None, ..self.look(&launch.label)? })
     }
 
-    /// Checks that a part that runs already also answers: the agent answers a client, and lists the server.
+    /// Checks that a running part answers: an agent must answer a client, and a server must be registered with the agent.
     fn answering(&self, launch: &Launch, start: &StartRequest, state: PartState) -> Result<PartState> {
         let failed = |why: String| PartState { state: State::Failed, why: Some(why), ..state.clone() };
         if let Some(pid) = state.pid.filter(|pid| is_stopped(*pid)) {
-            return Ok(failed(format!("process {pid} is stopped; continue it with 'kill -CONT {pid}', or end it")));
+            return Ok(failed(format!("process {pid} is stopped; continue it with 'kill -CONT {pid}', or kill it")));
         }
         let of_server = launch.arguments.windows(2).find(|pair| pair[0] == "--agent").map(|pair| pair[1].clone());
         let Some(agent) = of_server.clone().or_else(|| state.address.clone()) else { return Ok(state) };

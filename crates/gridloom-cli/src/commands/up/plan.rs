@@ -139,14 +139,14 @@ pub fn plan_file(file: &Path, reach: &ConnectOptions, trusts: bool) -> Result<Ve
     plan_nodes(file, &names.iter().map(node).collect::<Vec<Node>>(), None, reach, trusts)
 }
 
-/// Properties by which a host gets a server, or configures it.
+/// Properties that request or configure a server on a host.
 const OF_SERVERS: [&str; 8] = ["serve", "slots", "memory", "plain", "listen", "python", "packages", "code"];
 /// The other properties that 'gridloom up' reads.
 const OF_HOSTS: [&str; 11] =
     ["role", "agent_listen", "address", "ssh", "user", "port", "jump", "gridloom", "send", "folder", "name"];
 
-/// Refuses properties that would have no effect: those of a server on a host without one, those of an agent on another host, and names
-/// that are almost those of properties. Other properties may be meant for other programs.
+/// Rejects properties without effect: `serve` on a host without a server, `agent_listen` on a host without the agent, and
+/// misspelt names. Other unknown properties may belong to other programs.
 fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
     for (index, host) in platform.hosts().iter().enumerate() {
         let id = HostId(index as u32);
@@ -157,7 +157,7 @@ fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
             if key == "agent_listen" && id != roles.agent {
                 return wrong("'agent_listen' has no effect on a host without the agent: add role = \"agent\"".into());
             }
-            // 'code' and 'python' may stand on all hosts of a cluster; without 'serve' nobody expects a server.
+            // The other properties of servers are often set for all hosts of a cluster; only 'serve' requests a server.
             if key == "serve" && roles.server_on(id).is_none() {
                 return wrong(format!("'{key}' has no effect without a server: add role = \"server\", or remove it"));
             }

@@ -94,7 +94,7 @@ pub fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// True if a signal has stopped the process (SIGSTOP, or a debugger): it runs, but does nothing.
+/// True if a signal has stopped the process (SIGSTOP, or a debugger): it exists, but does not run.
 pub fn is_stopped(pid: u32) -> bool {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     let state = text.ok().and_then(|text| text[text.rfind(')')? + 1..].trim_start().chars().next());

@@ -18,7 +18,7 @@ impl Catalog {
     /// for it.
     ///
     /// # Errors
-    /// If the name does not exist and the client does not wait, or if its data are lost.
+    /// If the name does not exist and the client does not wait, or if its data are lost for good.
     pub fn find(&mut self, question: RequestId, name: &str, waits: bool) -> Result<Option<&NamedDatum>, NameError> {
         check_name(name)?;
         let found = self.current.get(name).copied();
@@ -26,11 +26,32 @@ impl Catalog {
             self.add_reader(datum, question.client, 1);
             return Ok(Some(&self.versions[&datum].named));
         }
-        if waits {
+        if waits && !found.is_some_and(|datum| self.is_lost_for_good(datum)) {
             self.waits.add(question, name)?;
             return Ok(None);
         }
         Err(self.not_found(name))
+    }
+
+    /// True if all copies of a version were lost with their servers, and no program is putting its name again. Copies on
+    /// disk may return with their servers, unless all of them were found damaged.
+    fn is_lost_for_good(&self, datum: DatumId) -> bool {
+        let version = &self.versions[&datum];
+        let may_return = version.named.is_durable && version.damaged_at.len() < usize::from(version.named.replicas);
+        let is_coming = || self.versions_of(&version.named.name).any(|other| other.is_being_put());
+        version.lost.is_some() && version.holders.is_empty() && !may_return && !is_coming()
+    }
+
+    /// Removes and returns the requests that wait for names whose data are lost for good, with the reasons.
+    pub fn take_hopeless_waits(&mut self) -> Vec<(RequestId, NameError)> {
+        let is_hopeless = |name: &&str| self.current.get(*name).is_some_and(|datum| self.is_lost_for_good(*datum));
+        let hopeless: Vec<String> = self.waits.names().filter(is_hopeless).map(Into::into).collect();
+        let mut waiting = Vec::new();
+        for name in hopeless {
+            let error = self.not_found(&name);
+            waiting.extend(self.waits.take(&name).into_iter().map(|request| (request, error.clone())));
+        }
+        waiting
     }
 
     /// Returns the error for a name without any copy.

@@ -193,7 +193,7 @@ impl Catalog {
         let holders: BTreeSet<NodeId> = self.unnamed_copies.range(of_it.clone()).map(|(_, server)| *server).collect();
         holders.iter().for_each(|server| _ = self.unnamed_copies.remove(&(datum, *server)));
         let (keepers, coming_to, refused, joined) = Default::default();
-        let (readers, lost) = Default::default();
+        let (readers, lost, damaged_at) = Default::default();
         self.versions.insert(
             datum,
             Version {
@@ -208,6 +208,7 @@ impl Catalog {
                 place,
                 readers,
                 lost,
+                damaged_at,
             },
         );
         let early: Vec<(NodeId, u64)> = self.early_readers.range(of_it).map(|((_, client), n)| (*client, *n)).collect();
@@ -283,6 +284,7 @@ impl Catalog {
             return Vec::new();
         }
         version.lost = None;
+        version.damaged_at.remove(&server);
         self.kept(datum, server);
         match (is_new, self.versions[&datum].stage) {
             (true, _) if is_current => self.supersede(datum),
@@ -293,6 +295,38 @@ impl Catalog {
             (false, _) => {}
         }
         self.take_waiting(datum)
+    }
+
+    /// Handles the report of a registering server that found the file of a version damaged.
+    pub fn damaged(&mut self, server: NodeId, mut named: NamedDatum, why: String) {
+        let datum = named.datum;
+        named.replicas = named.replicas.clamp(1, REPLICAS_MAX);
+        if !datum.is_shared() || check_name(&named.name).is_err() {
+            return;
+        }
+        if self.tombstones.contains(&datum) {
+            return self.updates.push(CatalogUpdate::Dropped { datum, holders: vec![server] });
+        }
+        let is_new = !self.versions.contains_key(&datum);
+        if is_new && self.versions.len() >= SHARED_DATA_MAX {
+            return;
+        }
+        if is_new {
+            self.insert(named, server, Stage::Former, false);
+        }
+        let version = self.versions.get_mut(&datum).expect("inserted above");
+        if version.is_being_put() {
+            return;
+        }
+        version.damaged_at.insert(server);
+        if version.holders.is_empty() {
+            version.lost = Some(why);
+        }
+        match version.stage {
+            _ if is_new => self.supersede(datum),
+            Stage::Former => self.updates.push(CatalogUpdate::Superseded { datum, holders: vec![server] }),
+            _ => {}
+        }
     }
 
     /// Makes a complete version the current one of its name, unless the current one ranks higher.
@@ -317,7 +351,7 @@ impl Catalog {
         version.stage = Stage::Former;
         self.lacking.remove(&datum);
         let version = &self.versions[&datum];
-        let holders = version.holders.iter().copied().collect();
+        let holders = version.holders.union(&version.damaged_at).copied().collect();
         if !self.give_up_if_unread(datum) {
             self.updates.push(CatalogUpdate::Superseded { datum, holders });
         }
@@ -412,6 +446,8 @@ impl Catalog {
         let mut not_put = Vec::new();
         for datum in self.versions.keys().copied().collect::<Vec<_>>() {
             let version = self.versions.get_mut(&datum).expect("listed above");
+            // It reports the damage again when it returns, as another node.
+            version.damaged_at.remove(&server);
             if !version.holders.contains(&server) && !version.assigned.contains(&server) {
                 continue;
             }

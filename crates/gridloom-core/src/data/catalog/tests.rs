@@ -316,13 +316,94 @@ fn a_server_that_was_not_notified_does_not_restore_an_abandoned_version() {
 #[test]
 fn a_copy_that_arrives_late_is_found_and_kept() {
     let mut catalog = Catalog::new(NodeId(1));
-    let mesh = put(&mut catalog, "mesh");
+    let of_disk = Content { is_durable: true, ..content(array(5)) };
+    let mesh = catalog.begin(WRITER, "mesh", of_disk, &[SERVER]).datum;
+    catalog.stored(SERVER, WRITER.client, mesh);
     catalog.server_lost(SERVER, "gone");
-    assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None), "its server may return");
+    assert_eq!(catalog.take_hopeless_waits(), []);
     assert!(matches!(catalog.not_found("mesh"), NameError::Lost { .. }));
     assert!(catalog.has_copy(mesh, OTHER));
     assert_eq!(catalog.take_waiting(mesh), [READER]);
     assert_eq!(catalog.lacking_keepers(None).collect::<Vec<_>>(), [mesh], "the only copy is that of a reader");
+    catalog.check().unwrap();
+}
+
+fn lost(why: &str) -> NameError {
+    NameError::Lost { name: "mesh".into(), why: why.into() }
+}
+
+#[test]
+fn a_wait_for_lost_data_ends_unless_they_are_put_again() {
+    let mut catalog = Catalog::new(NodeId(1));
+    put(&mut catalog, "mesh");
+    catalog.server_lost(SERVER, "gone");
+    assert_eq!(catalog.find(READER, "mesh", true), Err(lost("gone")));
+    let coming = catalog.begin(WRITER, "mesh", content(array(5)), &[OTHER]).datum;
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+    assert_eq!(catalog.take_hopeless_waits(), []);
+    catalog.withdraw(WRITER.client, coming);
+    assert_eq!(catalog.take_hopeless_waits(), [(READER, lost("gone"))]);
+    assert_eq!(catalog.take_hopeless_waits(), []);
+    catalog.check().unwrap();
+}
+
+#[test]
+fn damaged_files_are_the_reason_why_data_are_lost() {
+    let mut catalog = restarted();
+    let named = NamedDatum {
+        datum: DatumId::shared(7),
+        name: "mesh".into(),
+        version: 1,
+        meta: array(5),
+        replicas: 2,
+        is_durable: true,
+        method: Method::Auto,
+        put_by: None,
+    };
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+    catalog.damaged(SERVER, named.clone(), "changed".into());
+    assert_eq!(catalog.find(READER, "mesh", false), Err(lost("changed")));
+    assert_eq!(catalog.take_hopeless_waits(), [], "another server may return with a copy");
+    catalog.check().unwrap();
+    assert_eq!(catalog.server_reported(OTHER, named.clone(), true), [READER]);
+    catalog.damaged(SERVER, named.clone(), "changed".into());
+    assert_eq!(found(&mut catalog, "mesh"), named.datum, "one copy is intact");
+    catalog.release(READER.client, named.datum, 2);
+    catalog.server_lost(OTHER, "gone");
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
+    catalog.damaged(OTHER, named.clone(), "changed, too".into());
+    assert_eq!(catalog.take_hopeless_waits(), [(READER, lost("changed, too"))]);
+    assert_eq!(catalog.find(READER, "mesh", true), Err(lost("changed, too")));
+    catalog.check().unwrap();
+    // Once the name is put again, the servers forget the damage, also one that was away.
+    _ = catalog.settle();
+    catalog.take_updates();
+    put(&mut catalog, "mesh");
+    assert_eq!(catalog.take_updates(), [given_up(named.datum, &[SERVER, OTHER])]);
+    catalog.damaged(SERVER, named.clone(), "changed".into());
+    assert_eq!(catalog.take_updates(), [given_up(named.datum, &[SERVER])]);
+    catalog.check().unwrap();
+}
+
+#[test]
+fn a_server_that_restarts_reports_its_damage_once() {
+    let mut catalog = restarted();
+    let named = NamedDatum {
+        datum: DatumId::shared(7),
+        name: "mesh".into(),
+        version: 1,
+        meta: array(5),
+        replicas: 2,
+        is_durable: true,
+        method: Method::Auto,
+        put_by: None,
+    };
+    catalog.damaged(SERVER, named.clone(), "changed".into());
+    catalog.server_lost(SERVER, "gone");
+    // The same server, which is another node now.
+    catalog.damaged(OTHER, named, "changed".into());
+    assert_eq!(catalog.find(READER, "mesh", true), Ok(None), "the second server may return with an intact copy");
     catalog.check().unwrap();
 }
 

@@ -40,6 +40,8 @@ pub(super) struct Version {
     pub(super) readers: BTreeMap<NodeId, u64>,
     /// How its last copy was lost.
     pub(super) lost: Option<String>,
+    /// Servers that have found the file of their copy damaged.
+    pub(super) damaged_at: BTreeSet<NodeId>,
 }
 
 impl Version {
@@ -58,9 +60,10 @@ impl Version {
         self.keepers.len() >= usize::from(self.named.replicas)
     }
 
-    /// Returns the servers that have it or are assigned to keep it.
+    /// Returns the servers that have a copy, even a damaged one, or are assigned to keep one.
     pub(super) fn places(&self) -> Vec<NodeId> {
-        self.holders.union(&self.assigned).copied().collect()
+        let places: BTreeSet<&NodeId> = self.holders.iter().chain(&self.assigned).chain(&self.damaged_at).collect();
+        places.into_iter().copied().collect()
     }
 
     pub(super) fn is_being_put(&self) -> bool {

@@ -18,6 +18,11 @@ impl WaitingRequests {
         self.names.len()
     }
 
+    /// Returns the names for which requests wait.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     /// # Errors
     /// If too many requests wait.
     pub(super) fn add(&mut self, question: RequestId, name: &str) -> Result<(), NameError> {

@@ -12,7 +12,7 @@
 //! | [`links`], [`paths`], [`turns`] | links between hosts, and their measurement |
 //! | [`directory`] | updates for clients about servers and functions |
 //! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
-//! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`explain`] | shared data: names; where servers get them; which servers keep them |
+//! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; where servers get them; which servers keep them; requests that wait until servers have returned |
 //!
 //! The parts read the registry. Apart from that, they do not access one another.
 
@@ -30,6 +30,7 @@ mod plans;
 mod registration;
 mod registry;
 mod requests;
+mod settling;
 mod sources;
 mod turns;
 mod view;
@@ -263,6 +264,7 @@ impl Agent {
             }
             DirectoryToAgent::Pace { .. } => reject_message(from, out),
             DirectoryToAgent::CannotRun { function, why } => self.on_cannot_run(now, from, &function, &why, out),
+            DirectoryToAgent::CanRun { function } => self.on_can_run(now, from, &function, out),
             DirectoryToAgent::Draining => self.on_drains(now, from, out),
             DirectoryToAgent::Subscribe => {
                 if self.directory.has_pending() {
@@ -350,6 +352,10 @@ impl Agent {
         if !self.has_role(client, Role::Client) {
             return reject_message(client, out);
         }
+        // The answer names a server to which the client sends the datum, so the client must know that server.
+        if matches!(message, ClientToCatalog::Put { .. }) && self.directory.has_pending() {
+            self.push_directory(now, out);
+        }
         let (names, grid) = self.names(now);
         names.on_client_message(grid, client, message, out);
     }
@@ -358,6 +364,7 @@ impl Agent {
         if !self.registry.has(server) {
             return reject_message(server, out);
         }
+        self.push_for_waiting(now, out);
         let (names, grid) = self.names(now);
         names.on_server_message(grid, server, message, out);
     }
@@ -369,6 +376,13 @@ impl Agent {
         }
         let (names, grid) = self.names(now);
         names.on_owner_message(grid, server, message, out);
+    }
+
+    /// Sends clients the directory at once if the answer to a waiting request may name a server that they do not know yet.
+    fn push_for_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.names.has_waiting() && self.directory.has_pending() {
+            self.push_directory(now, out);
+        }
     }
 
     // ---- time and peers
@@ -402,6 +416,7 @@ impl Agent {
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.links.request_probe(now, &self.registry, out);
+        self.push_for_waiting(now, out);
         let (names, grid) = self.names(now);
         names.on_heartbeat(grid, out);
         debug_assert_eq!(self.names.check(), Ok(()), "agent '{}'", self.config.name);

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use super::explain::explain;
 use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
 use super::registry::Registered;
+use super::settling::Settling;
 use super::sources::{GridFacts, SourceSearches};
 use super::{reject_message, send};
 use crate::data::{Catalog, CatalogUpdate, Content, RequestId, Stored};
 use crate::node::message::{
-    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, NameEntry, ServerToCatalog, StoredVersion,
-    TaskReport, TaskToClient, TaskToServer,
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, NameEntry, ServerToCatalog,
+    StoredVersion, TaskReport, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE};
@@ -27,23 +28,25 @@ pub(super) struct Names {
     is_shared: bool,
     /// Start time of the agent.
     since: Time,
+    settling: Settling,
     searches: SourceSearches,
     keeping: Placement,
 }
 
 impl Names {
     pub(super) fn new(agent: NodeId, is_shared: bool) -> Names {
-        let (searches, keeping) = Default::default();
-        Names { catalog: Catalog::new(agent), is_shared, since: Time(0), searches, keeping }
+        let (searches, keeping, settling) = Default::default();
+        Names { catalog: Catalog::new(agent), is_shared, since: Time(0), settling, searches, keeping }
     }
 
     pub(super) fn begin(&mut self, now: Time) {
         self.since = now;
+        self.settling.begin(now);
     }
 
     /// Returns the numbers of versions, of waiting requests, and of searches.
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.catalog.len(), self.catalog.waits(), self.searches.len() + self.keeping.len()]
+        [self.catalog.len(), self.catalog.waits() + self.settling.len(), self.searches.len() + self.keeping.len()]
     }
 
     /// Returns the first invariant of the catalog that is violated.
@@ -90,6 +93,16 @@ impl Names {
             let answer = CatalogToClient::Answer { request, answer: Err(NameError::NoAgent { why }) };
             return send(out, client, answer);
         }
+        self.settling.observe(grid.now);
+        // A list is complete only once all servers have reported.
+        let servers = grid.servers.len();
+        let is_list = matches!(message, ClientToCatalog::List { .. });
+        if is_list && self.settling.is_unsettled(grid.now, servers) && self.settling.add(client, message.clone()) {
+            return;
+        }
+        // A cancelled request is answered at once.
+        let may_wait = !matches!(message, ClientToCatalog::CancelRequest { .. });
+        let waiting = (may_wait && self.settling.may_return(grid.now, servers)).then(|| message.clone());
         let answered = match message {
             ClientToCatalog::Put { request, .. } => (request, self.on_put(grid, client, message, out)),
             ClientToCatalog::CheckPut { request, datum } if self.catalog.is_complete(datum) => {
@@ -110,7 +123,8 @@ impl Names {
             ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(&prefix, &after)))),
             ClientToCatalog::Explain { request, name, after } => (request, self.explain(grid, &name, after).map(Some)),
             ClientToCatalog::CancelRequest { request, name } => {
-                let waited = self.catalog.forget_wait(RequestId { client, number: request });
+                let waited = self.settling.cancel(client, request)
+                    | self.catalog.forget_wait(RequestId { client, number: request });
                 (request, if waited { Err(self.catalog.not_found(&name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
@@ -133,9 +147,49 @@ impl Names {
         match answered {
             (_, Ok(None)) => {}
             (request, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request, answer: Ok(answer) }),
-            (request, Err(error)) => send(out, client, CatalogToClient::Answer { request, answer: Err(error) }),
+            (request, Err(error)) => {
+                let is_premature =
+                    |message: &ClientToCatalog| self.settling.is_premature(grid.now, servers, message, &error);
+                let waiting = waiting.filter(is_premature);
+                let waits = waiting.is_some_and(|message| self.settling.add(client, message));
+                if !waits {
+                    send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+                }
+            }
         }
         self.send_updates(grid, out);
+    }
+
+    /// Retries the requests that wait for returning servers.
+    fn retry_waiting(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        for datum in self.settling.take_short_puts() {
+            self.add_missing_to_put(grid, datum, out);
+        }
+        for (client, message) in self.settling.take_all() {
+            self.on_client_message(grid, client, message, out);
+        }
+    }
+
+    /// Answers the requests for data that are lost for good.
+    fn end_hopeless_waits(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        if self.settling.may_return(grid.now, grid.servers.len()) {
+            return;
+        }
+        for (RequestId { client, number: request }, error) in self.catalog.take_hopeless_waits() {
+            send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+        }
+    }
+
+    /// True if requests wait for returning servers.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.settling.len() > 0
+    }
+
+    /// Handles the registration of a server.
+    pub(super) fn server_registered(&mut self, grid: GridFacts<'_>, was_registered: bool, out: &mut Vec<Effect>) {
+        self.settling.observe(grid.now);
+        self.settling.server_registered(was_registered);
+        self.retry_waiting(grid, out);
     }
 
     /// Handles a client's request where to put a datum.
@@ -303,6 +357,12 @@ impl Names {
             ServerToCatalog::HasCopies { data } => {
                 data.into_iter().for_each(|datum| self.record_copy(grid, datum, server, out));
             }
+            ServerToCatalog::Damaged { data } => {
+                let name = grid.servers.get(server).map_or("", Registered::name);
+                for DamagedVersion { named, why } in data {
+                    self.catalog.damaged(server, named, refusal(&format!("server '{name}' found it damaged: {why}")));
+                }
+            }
             ServerToCatalog::StoredVersions { data } => {
                 for StoredVersion { named, is_current } in data {
                     let datum = named.datum;
@@ -316,6 +376,9 @@ impl Names {
                     self.searches.retry_of(grid.with(&self.catalog), datum, out);
                 }
             }
+        }
+        if self.has_waiting() {
+            self.retry_waiting(grid, out);
         }
         self.send_updates(grid, out);
     }
@@ -414,7 +477,9 @@ impl Names {
     /// Handles the loss of a node. A server is still registered.
     pub(super) fn node_lost(&mut self, grid: GridFacts<'_>, node: NodeId, why: &str, out: &mut Vec<Effect>) {
         self.searches.server_lost(node);
+        self.settling.observe(grid.now);
         if let Some(server) = grid.servers.get(node) {
+            self.settling.server_lost(grid.now, grid.servers.len() - 1);
             let name = server.name().to_string();
             let coming = self.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
             for (RequestId { client, number: request }, named) in coming {
@@ -424,6 +489,7 @@ impl Names {
             }
             self.keeping.server_lost(node);
         } else {
+            self.settling.client_lost(node);
             self.catalog.client_lost(grid.now, node);
         }
     }
@@ -459,6 +525,9 @@ impl Names {
         while self.catalog.missing_keepers(datum) > 0 {
             if self.add_keeper(grid, datum, out) {
                 continue;
+            }
+            if self.settling.may_return(grid.now, grid.servers.len()) {
+                return self.settling.add_short_put(datum);
             }
             let refused = self.catalog.refusals(datum);
             let Some((question, named)) = self.catalog.put_failed(datum) else { return };
@@ -497,7 +566,10 @@ impl Names {
     }
 
     pub(super) fn on_heartbeat(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        self.settling.heartbeat(grid.now);
         self.searches.retry_all(grid.with(&self.catalog), out);
+        self.retry_waiting(grid, out);
+        self.end_hopeless_waits(grid, out);
         self.settle(grid, out);
         self.add_missing_keepers(grid, out);
     }
@@ -561,6 +633,23 @@ mod tests {
             _ => None,
         });
         placed.expect("the client is assigned a server")
+    }
+
+    /// Found by the soak test (seed 4): the cancellation also waited, and was never answered.
+    #[test]
+    fn a_request_that_waits_for_servers_can_be_cancelled() {
+        let mut agent = agent();
+        let (name, address) = ("client".into(), String::new());
+        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name, address, version: VERSIONS.1 };
+        agent.handle(Time(20), up, &mut Vec::new());
+        let find = ClientToCatalog::Find { request: 1, name: "mesh".into(), waits: false };
+        assert_eq!(receive(&mut agent, CLIENT, find), [], "no server has registered");
+        let answer = Err(NameError::Unknown { name: "mesh".into(), near: Vec::new() });
+        let told = Effect::Send { to: CLIENT, message: CatalogToClient::Answer { request: 1, answer }.into() };
+        let cancel = ClientToCatalog::CancelRequest { request: 1, name: "mesh".into() };
+        assert_eq!(receive(&mut agent, CLIENT, cancel.clone()), [told]);
+        assert_eq!(receive(&mut agent, CLIENT, cancel), []);
+        assert!(!agent.names.has_waiting());
     }
 
     #[test]

@@ -48,9 +48,13 @@ impl Agent {
             );
             out.push(log(Level::Info, text, None));
         }
+        let was_registered = registration.was_registered;
         self.registry.add(now, from, registration, protocol);
         send(out, from, DirectoryToServer::Registered { peers, differences });
         self.directory.changed(now, out);
+        self.push_for_waiting(now, out);
+        let (names, grid) = self.names(now);
+        names.server_registered(grid, was_registered, out);
     }
 
     /// Handles a server that cannot run a function that it offers: calls are sent to other servers from now on.
@@ -61,6 +65,15 @@ impl Agent {
         );
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(server.name()).address(server.address()).why(why).into());
+        self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// Handles a server that offers a withdrawn function again.
+    pub(super) fn on_can_run(&mut self, now: Time, from: NodeId, function: &str, out: &mut Vec<Effect>) {
+        let Some(server) = self.registry.can_run(from, function) else { return };
+        let text = format!("the server offers '{function}' again, and receives calls of this function");
+        let line = LogLine::new(Level::Info, Category::Agent, text);
+        out.push(line.peer(server.name()).address(server.address()).into());
         self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
     }
 

@@ -372,6 +372,13 @@ impl Registry {
         server.cannot_run.insert(function.to_string()).then_some(&*server)
     }
 
+    /// Records that a server can run a function again. Returns the server, or `None` if this was already recorded or the
+    /// server is draining.
+    pub(super) fn can_run(&mut self, node: NodeId, function: &str) -> Option<&Registered> {
+        let server = self.servers.get_mut(&node).filter(|server| !server.is_draining)?;
+        server.cannot_run.remove(function).then_some(&*server)
+    }
+
     /// Records that a server is draining. Returns the server.
     pub(super) fn drains(&mut self, node: NodeId) -> Option<&Registered> {
         let server = self.servers.get_mut(&node)?;
@@ -401,6 +408,7 @@ pub(super) mod tests {
             functions: vec![signature],
             code_hashes: code.iter().map(|(name, hash)| ((*name).into(), *hash)).collect(),
             release: RELEASE.into(),
+            was_registered: false,
         }
     }
 
@@ -446,6 +454,9 @@ pub(super) mod tests {
         assert_eq!(registry.cannot_run(NodeId(2), "m/g").map(Registered::name), None, "it does not offer it");
         assert_eq!(registry.cannot_run(NodeId(2), "m/f").map(Registered::name), Some("a"));
         assert_eq!(registry.cannot_run(NodeId(2), "m/f").map(Registered::name), None, "that is known");
+        assert_eq!(registry.can_run(NodeId(2), "m/f").map(Registered::name), Some("a"));
+        assert_eq!(registry.can_run(NodeId(2), "m/f").map(Registered::name), None, "that is known");
+        assert_eq!(registry.cannot_run(NodeId(2), "m/f").map(Registered::name), Some("a"), "it fails again");
         assert_eq!(registry.runnable_elsewhere(), ["m/f"].into());
         registry.remove(NodeId(3));
         assert_eq!((registry.runnable_elsewhere().len(), registry.signatures().len()), (0, 1));

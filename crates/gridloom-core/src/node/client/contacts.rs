@@ -89,7 +89,7 @@ impl Contacts {
 
     /// Returns why the agent was lost or could not be reached.
     pub(super) fn agent_fault(&self) -> &str {
-        &self.agent_fault
+        if self.agent_fault.is_empty() { "it has not answered yet" } else { &self.agent_fault }
     }
 
     pub(super) fn members(&self) -> &Members<Role> {

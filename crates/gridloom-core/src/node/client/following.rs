@@ -118,7 +118,7 @@ impl Client {
     /// Fails a task that could run only on one server, which is not available.
     pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         let Some(run) = self.graph.task(id).filter(|run| run.is_unmapped()) else { return };
-        let function = run.task().name().to_string();
+        let function = run.task().function_lost_with_server();
         let error = match run.lost_with() {
             Some(LostServer { name, why, .. }) => {
                 TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }

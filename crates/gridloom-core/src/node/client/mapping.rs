@@ -189,7 +189,7 @@ impl Client {
         let (task, lost_with) = (run.task(), run.lost_with());
         let server = task.options.bound_to.map_or_else(String::new, |server| self.contacts.name_of(server));
         let why = lost_with.map(|lost| lost.why.clone());
-        let (function, is_bound) = (task.name().to_string(), task.object().is_none());
+        let (function, is_bound) = (task.function_lost_with_server(), task.object().is_none());
         TaskError::ServerLost { function, server, why: why.unwrap_or_else(|| NOT_IN_GRID.into()), is_bound }
     }
 
@@ -209,7 +209,7 @@ impl Client {
             let Some(task) = self.graph.task(id).filter(|task| task.is_unmapped()) else { continue };
             let error = match (task.lost_with(), &error) {
                 (Some(LostServer { name, why, .. }), TaskError::NotMapped { .. }) => TaskError::ServerLost {
-                    function: task.task().name().to_string(),
+                    function: task.task().function_lost_with_server(),
                     server: name.clone(),
                     why: why.clone(),
                     is_bound: task.task().is_bound(),

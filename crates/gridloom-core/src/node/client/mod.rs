@@ -28,6 +28,7 @@ mod remapping;
 mod stateless;
 mod stealing;
 mod supplies;
+mod waits;
 
 use crate::call::{Calls, Request};
 use crate::node::message::{
@@ -52,6 +53,7 @@ use queues::Queues;
 use reconnecting::WaitingCalls;
 use stateless::ArgumentCopies;
 use supplies::Supplies;
+use waits::Quiet;
 
 /// Configuration of a client.
 #[derive(Clone, Debug)]
@@ -83,6 +85,7 @@ pub struct Client {
     names: Names,
     graph: TaskGraph,
     plans: Plans,
+    quiet: Quiet,
     /// True if waiting groups may now be mapped, because tasks whose locations they waited for failed without a plan.
     has_less_to_map: bool,
 }
@@ -104,6 +107,7 @@ impl Client {
             unplaced: UnplacedData::default(),
             names: Names::default(),
             plans: Plans::default(),
+            quiet: Quiet::default(),
             has_less_to_map: false,
         }
     }
@@ -299,6 +303,7 @@ impl Client {
         self.place_waiting(now, out);
         self.end_waiting_if_due(now, out);
         self.probe_fallen(now, out);
+        self.report_quiet(now, out);
         let beat = self.contacts.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, LinkMessage::Ping { token });
@@ -315,6 +320,7 @@ impl Machine for Client {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        let before = out.len();
         match input {
             Input::Start => {
                 out.push(Effect::Dial { address: self.config.agent.clone() });
@@ -354,6 +360,7 @@ impl Machine for Client {
         self.send_deferred(now, out);
         self.steal(now, out);
         self.drop_copies(out);
+        self.end_quiet(now, &out[before..]);
     }
 }
 

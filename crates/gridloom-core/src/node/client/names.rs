@@ -113,6 +113,11 @@ impl Names {
         (self.requests_by_number.len(), self.found.len() + self.searched.len())
     }
 
+    /// Describes the unanswered requests.
+    pub(super) fn texts(&self) -> impl Iterator<Item = String> {
+        self.requests_by_number.values().map(NameRequest::text)
+    }
+
     fn insert(&mut self, request: u64, question: NameRequest) {
         match &question {
             NameRequest::Put(put) => {

@@ -99,6 +99,11 @@ impl Plans {
         (self.groups.len(), self.early.len())
     }
 
+    /// Returns the number of groups that wait for a plan.
+    pub(super) fn waiting(&self) -> usize {
+        self.groups.values().filter(|run| run.mapping.is_some()).count() + self.early.len()
+    }
+
     /// Returns the groups that follow the plan of that declared group.
     pub(super) fn following(&self, plan: GroupId) -> impl Iterator<Item = GroupId> {
         self.groups.iter().filter(move |(_, run)| run.plan_of == Some(plan)).map(|(group, _)| *group)

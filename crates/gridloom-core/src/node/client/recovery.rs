@@ -45,7 +45,7 @@ impl Client {
         for id in hopeless {
             // A task that read the result of an earlier one has failed, and been forgotten, with it.
             let Some(run) = self.graph.task(id) else { continue };
-            let function = run.task().name().to_string();
+            let function = run.task().function_lost_with_server();
             let is_bound = run.task().is_bound();
             let error = TaskError::ServerLost { function, server: name.clone(), why: why.into(), is_bound };
             self.fail_task(now, id, error, out);

@@ -158,6 +158,11 @@ impl Supplies {
         }
     }
 
+    /// Returns the number of data that servers wait for and that no node could send yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Returns the number of records about waiting servers, and that of interrupted transfers.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.waiting.len() + self.write_backs.len() + self.hops.len(), self.interrupted.len())

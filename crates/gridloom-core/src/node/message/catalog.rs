@@ -197,6 +197,14 @@ pub struct StoredVersion {
     pub is_current: bool,
 }
 
+/// A durable version whose file a server found damaged.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DamagedVersion {
+    pub named: NamedDatum,
+    /// The file, its damage, and the remedy.
+    pub why: String,
+}
+
 /// From a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ServerToCatalog {
@@ -206,6 +214,8 @@ pub enum ServerToCatalog {
     StoredVersions { data: Vec<StoredVersion> },
     /// Sent at registration: the shared data of which this server has copies.
     HasCopies { data: Vec<DatumId> },
+    /// Sent at registration: the durable versions whose files the server found damaged when it started.
+    Damaged { data: Vec<DamagedVersion> },
 }
 
 /// From the catalog to a server.

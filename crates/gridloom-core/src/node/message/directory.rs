@@ -26,7 +26,7 @@ pub enum DirectoryToAgent {
     Speed { flops: f64 },
     /// A server's run time model of one of its functions has changed.
     Model { function: String, model: FunctionModel },
-    /// A server offers a function but cannot run it because a module or a library is missing there.
+    /// A server offers a function but cannot run it now: a module, a library or a model server is missing there.
     CannotRun { function: String, why: String },
     /// The factor by which a server's recent calls took longer than its models predict.
     Pace { pace: f64 },
@@ -38,6 +38,8 @@ pub enum DirectoryToAgent {
     GetLinks,
     /// A server is draining. It takes no more calls that other servers can take, and exits when its remaining work is done.
     Draining,
+    /// A server that reported [`DirectoryToAgent::CannotRun`] offers the function again.
+    CanRun { function: String },
 }
 
 /// To a server, from the agent or from a client.
@@ -146,6 +148,9 @@ pub struct Registration {
     /// Its Gridloom release; empty if unknown.
     #[serde(default)]
     pub release: String,
+    /// True if the server was registered before; since then, the agent has restarted or the connection was lost.
+    #[serde(default)]
+    pub was_registered: bool,
 }
 
 impl Registration {

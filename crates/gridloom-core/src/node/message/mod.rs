@@ -31,7 +31,7 @@ use gridloom_base::DatumId;
 
 pub use catalog::{
     CandidateReport, CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, CopyReport,
-    LinkBasis, NameEntry, ServerToCatalog, StoredVersion,
+    DamagedVersion, LinkBasis, NameEntry, ServerToCatalog, StoredVersion,
 };
 pub use directory::{
     DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, DirectoryUpdate, Registration,

@@ -32,8 +32,9 @@ use std::sync::Arc;
 use crate::data::Requester;
 use crate::member::Members;
 use crate::node::message::{
-    CatalogMessage, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer, LinkMessage,
-    LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient, TaskToServer,
+    CatalogMessage, DamagedVersion, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient,
+    DirectoryToServer, LinkMessage, LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient,
+    TaskToServer,
 };
 use crate::node::protocol::{Command, Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
@@ -83,6 +84,8 @@ pub struct ServerConfig {
     pub models: BTreeMap<String, FunctionModel>,
     /// Shared data in the store that outlive the server; `None` if the server cannot make data durable.
     pub durable: Option<Vec<NamedDatum>>,
+    /// Durable data of an earlier run whose files are damaged.
+    pub damaged: Vec<DamagedVersion>,
     /// The storage that it shares with other servers; `None` if it shares none.
     pub storage: Option<StorageId>,
 }
@@ -170,7 +173,7 @@ impl Server {
             match output {
                 AdmissionOutput::Effect(Effect::DropDatum { datum }) => {
                     for datum in [datum].into_iter().chain(self.admission.part_dropped(now, datum)) {
-                        self.shared.forget(datum);
+                        self.shared.forget(datum, out);
                         out.push(Effect::DropDatum { datum });
                     }
                 }
@@ -265,7 +268,7 @@ impl Server {
                 self.learning.forget_reported_pace();
                 let pace = self.learning.take_pace(now);
                 self.report_learned(now, models.into_iter().chain(pace), out);
-                self.registering.accepted();
+                self.registering.accepted(from);
                 self.report_shared(now, from, out);
                 let news = self.links.registered(from, peers, &self.members, out);
                 self.send_link_report(news, out);
@@ -334,7 +337,7 @@ impl Server {
             }
             TaskToServer::Release { data } => {
                 for datum in data.into_iter().filter(|datum| datum.client == from) {
-                    self.shared.forget(datum);
+                    self.shared.forget(datum, out);
                     self.admitting(now, out, |admission, _, out| admission.release(datum, out));
                 }
                 self.pump(now, out);
@@ -388,13 +391,14 @@ impl Server {
     fn on_start(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::MeasureSpeed);
         self.registering.dial(out);
+        self.shared.set_damaged(&self.config.damaged);
         self.restore_durable(now, out);
         out.push(Effect::SetTimer { timer: ServerTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
     }
 
     fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
         out.push(Effect::SetTimer { timer: ServerTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
-        self.registering.on_heartbeat(out);
+        self.registering.on_heartbeat(now, out);
         let beat = self.members.beat(now);
         for (peer, token) in beat.pings {
             send(out, peer, LinkMessage::Ping { token });
@@ -403,6 +407,7 @@ impl Server {
             out.push(Effect::Disconnect { peer });
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
+        self.leave_silent_sources(now, out);
         self.resolve_stall(now, out);
         self.stop_disturbed_calibration(out);
         let pace = self.learning.take_pace(now);

@@ -3,6 +3,8 @@
 use super::Server;
 use crate::node::message::LinkToAgent;
 use crate::node::protocol::{Effect, Role};
+use gridloom_base::limits::SOURCE_PINGS_MAX;
+use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 
 impl Server {
@@ -51,6 +53,19 @@ impl Server {
         }
         self.admitting(now, out, |admission, _, out| admission.peer_lost(peer, why, out));
         self.pump(now, out);
+    }
+
+    /// Disconnects from unresponsive servers that should send shared data, long before they count as dead, because the
+    /// catalog can name another source. Data of clients have no other source, so their holders are kept.
+    pub(super) fn leave_silent_sources(&mut self, now: Time, out: &mut Vec<Effect>) {
+        for peer in self.admission.fetches.sources_of_shared_data() {
+            if self.members.is_unresponsive(peer, SOURCE_PINGS_MAX) {
+                let silence_ns = self.members.silence_ns(now, peer).unwrap_or(0);
+                let why = format!("silent for {:.1} s instead of sending shared data", ns_to_seconds(silence_ns));
+                out.push(Effect::Disconnect { peer });
+                self.on_peer_lost(now, peer, &why, out);
+            }
+        }
     }
 
     /// Drops the tasks and data of a lost client.

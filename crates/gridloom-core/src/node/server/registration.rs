@@ -17,8 +17,21 @@ use gridloom_base::{Level, NodeId, TaskError, Time};
 /// noticed that a server is dead.
 const REFUSED_NS_MAX: u64 = SILENCE_NS_MAX + 3 * HEARTBEAT_NS;
 
-/// Number of consecutive calls of a function that fail to start, after which the server reports that it cannot run the function.
-const FAILED_STARTS_MAX: u32 = 2;
+/// Minimum and maximum pause, in nanoseconds, before a function that could not run here is offered again. Each further
+/// failure doubles the pause.
+const WITHDRAWN_NS_MIN: u64 = 5 * HEARTBEAT_NS;
+const WITHDRAWN_NS_MAX: u64 = 60 * HEARTBEAT_NS;
+
+/// A function that could not run here.
+#[derive(Debug)]
+struct FailedFunction {
+    why: String,
+    /// Time from which it is offered again; `pause_ns` is the length of the pause.
+    offered_at: Time,
+    pause_ns: u64,
+    /// True if it is offered again but no call of it has ended since then.
+    is_offered: bool,
+}
 
 #[derive(Debug)]
 pub(super) struct RegistrationState {
@@ -27,10 +40,12 @@ pub(super) struct RegistrationState {
     /// Clients that map by themselves and receive the same reports as an agent.
     subscribers: BTreeSet<NodeId>,
     speed_flops: Option<f64>,
+    /// True once an agent has accepted it.
+    was_registered: bool,
     /// Time since which the agent has refused the registration for a temporary reason.
     refused_since: Option<Time>,
-    /// Functions that failed to start: the number of consecutive failures, and the last reason.
-    failed_starts: BTreeMap<String, (u32, String)>,
+    /// Functions whose last call failed because of the server, such as a missing module.
+    failed: BTreeMap<String, FailedFunction>,
     /// The log already contains that the agent is unreachable. A server may dial for months.
     is_missing_logged: bool,
     /// Time since which the server takes no calls that other servers can take.
@@ -44,8 +59,9 @@ impl RegistrationState {
             agent: None,
             subscribers: BTreeSet::new(),
             speed_flops: None,
+            was_registered: false,
             refused_since: None,
-            failed_starts: BTreeMap::new(),
+            failed: BTreeMap::new(),
             is_missing_logged: false,
             drains_since: None,
         }
@@ -106,6 +122,7 @@ impl RegistrationState {
             functions: c.functions.clone(),
             code_hashes: c.code_hashes.clone(),
             release: RELEASE.into(),
+            was_registered: self.was_registered,
         };
         send(out, to, DirectoryToAgent::Register(registration));
         if let Some(flops) = self.speed_flops {
@@ -114,29 +131,53 @@ impl RegistrationState {
         if self.drains_since.is_some() {
             send(out, to, DirectoryToAgent::Draining);
         }
-        for (function, (_, why)) in self.failed_starts.iter().filter(|(_, (times, _))| *times >= FAILED_STARTS_MAX) {
-            send(out, to, DirectoryToAgent::CannotRun { function: function.clone(), why: why.clone() });
+        for (function, failed) in self.failed.iter().filter(|(_, failed)| !failed.is_offered) {
+            send(out, to, DirectoryToAgent::CannotRun { function: function.clone(), why: failed.why.clone() });
         }
     }
 
-    /// Records the end of a call. A function that repeatedly fails to start lacks something here, and this is reported.
-    pub(super) fn call_ended(&mut self, function: &str, error: Option<&TaskError>, out: &mut Vec<Effect>) {
-        let Some(error) = error.filter(|error| error.is_server_fault()) else {
-            self.failed_starts.remove(function);
-            return;
-        };
-        let (times, why) = self.failed_starts.entry(function.to_string()).or_default();
-        *times += 1;
-        *why = error.to_string();
-        if *times == FAILED_STARTS_MAX {
-            let message = DirectoryToAgent::CannotRun { function: function.to_string(), why: why.clone() };
-            self.notify(message, out);
+    /// Records the end of a call. A function that cannot run here is withdrawn, so that other servers receive its calls.
+    /// It is offered again after a pause, or when a call of it succeeds.
+    pub(super) fn call_ended(&mut self, now: Time, function: &str, error: Option<&TaskError>, out: &mut Vec<Effect>) {
+        match error {
+            Some(error) if error.is_server_fault() => {
+                let before = self.failed.get(function);
+                if before.is_some_and(|failed| !failed.is_offered) {
+                    return;
+                }
+                let pause_ns = before.map_or(WITHDRAWN_NS_MIN, |failed| (2 * failed.pause_ns).min(WITHDRAWN_NS_MAX));
+                let (function, why) = (function.to_string(), error.to_string());
+                let failed =
+                    FailedFunction { why: why.clone(), offered_at: now + pause_ns, pause_ns, is_offered: false };
+                self.failed.insert(function.clone(), failed);
+                self.notify(DirectoryToAgent::CannotRun { function, why }, out);
+            }
+            // The function has run.
+            None | Some(TaskError::Raised { .. }) => {
+                if self.failed.remove(function).is_some_and(|failed| !failed.is_offered) {
+                    self.notify(DirectoryToAgent::CanRun { function: function.to_string() }, out);
+                }
+            }
+            Some(_) => {}
         }
+    }
+
+    /// Offers the withdrawn functions again whose pause has ended.
+    fn offer_again(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let mut offered = Vec::new();
+        for (function, failed) in self.failed.iter_mut() {
+            if !failed.is_offered && failed.offered_at <= now {
+                failed.is_offered = true;
+                offered.push(function.clone());
+            }
+        }
+        offered.into_iter().for_each(|function| self.notify(DirectoryToAgent::CanRun { function }, out));
     }
 
     /// The agent or a client has accepted the registration.
-    pub(super) fn accepted(&mut self) {
+    pub(super) fn accepted(&mut self, by: NodeId) {
         self.refused_since = None;
+        self.was_registered |= self.agent == Some(by);
     }
 
     pub(super) fn refused(&mut self, now: Time, from: NodeId, why: &str, may_pass: bool, out: &mut Vec<Effect>) {
@@ -164,8 +205,9 @@ impl RegistrationState {
         self.notify(DirectoryToAgent::Speed { flops }, out);
     }
 
-    /// Dials a missing agent, or retries a refused registration, once per heartbeat.
-    pub(super) fn on_heartbeat(&self, out: &mut Vec<Effect>) {
+    /// Dials a missing agent, or retries a refused registration, and offers functions again, once per heartbeat.
+    pub(super) fn on_heartbeat(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.offer_again(now, out);
         match self.agent {
             None => self.dial(out),
             Some(agent) if self.refused_since.is_some() => self.register(agent, out),
@@ -222,7 +264,7 @@ mod tests {
         let exits = |out: &[Effect]| out.iter().any(|effect| matches!(effect, Effect::Exit { .. }));
         registering.refused(Time(0), AGENT, "the name is taken", true, &mut out);
         out.clear();
-        registering.on_heartbeat(&mut out);
+        registering.on_heartbeat(Time(0), &mut out);
         assert!(matches!(out[..], [Effect::Send { to: AGENT, .. }]), "it registers again: {out:?}");
         registering.refused(Time(REFUSED_NS_MAX - 1), AGENT, "the name is taken", true, &mut out);
         assert!(!exits(&out));
@@ -230,5 +272,45 @@ mod tests {
         assert!(exits(&out));
         registering.peer_lost(AGENT, "silent", &mut out);
         registering.check().unwrap();
+    }
+
+    #[test]
+    fn a_function_that_cannot_run_is_withdrawn_and_offered_again() {
+        let mut registering = RegistrationState::new(Arc::new(offering_nothing()));
+        let mut out = Vec::new();
+        registering.agent_up(AGENT, &mut out);
+        let lost = TaskError::Raised {
+            function: "m/f".into(),
+            server: "s".into(),
+            kind: "EndpointLost".into(),
+            message: "cannot be reached".into(),
+            traceback: String::new(),
+        };
+        let told = |out: &mut Vec<Effect>| {
+            let texts: Vec<String> = out.drain(..).map(|effect| format!("{effect:?}")).collect();
+            let has = |text: &str| texts.iter().filter(|told| told.contains(text)).count();
+            (has("CannotRun"), has("CanRun"))
+        };
+        told(&mut out);
+        registering.call_ended(Time(0), "m/f", Some(&lost), &mut out);
+        registering.call_ended(Time(1), "m/f", Some(&lost), &mut out);
+        assert_eq!(told(&mut out), (1, 0), "it is withdrawn once");
+        registering.subscribe(NodeId(3), &mut out);
+        assert_eq!(told(&mut out), (1, 0), "a new client is notified");
+        registering.on_heartbeat(Time(WITHDRAWN_NS_MIN - 1), &mut out);
+        assert_eq!(told(&mut out), (0, 0));
+        registering.on_heartbeat(Time(WITHDRAWN_NS_MIN), &mut out);
+        assert_eq!(told(&mut out), (0, 2), "agent and client");
+        // The second pause is longer.
+        registering.call_ended(Time(WITHDRAWN_NS_MIN), "m/f", Some(&lost), &mut out);
+        assert_eq!(told(&mut out), (2, 0));
+        registering.on_heartbeat(Time(2 * WITHDRAWN_NS_MIN), &mut out);
+        assert_eq!(told(&mut out), (0, 0));
+        registering.call_ended(Time(2 * WITHDRAWN_NS_MIN), "m/f", Some(&TaskError::Cancelled), &mut out);
+        assert_eq!(told(&mut out), (0, 0), "a cancelled call does not count");
+        registering.call_ended(Time(2 * WITHDRAWN_NS_MIN), "m/f", None, &mut out);
+        assert_eq!(told(&mut out), (0, 2), "it has run");
+        registering.call_ended(Time(2 * WITHDRAWN_NS_MIN), "m/f", None, &mut out);
+        assert_eq!(told(&mut out), (0, 0));
     }
 }

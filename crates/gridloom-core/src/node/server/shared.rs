@@ -14,7 +14,7 @@ use super::{Server, reject_message, send};
 use crate::graph::{Task, TaskKind};
 use crate::node::ServerTimer;
 
-use crate::node::message::{CatalogToServer, ServerToCatalog, StoredVersion, TransferReport};
+use crate::node::message::{CatalogToServer, DamagedVersion, ServerToCatalog, StoredVersion, TransferReport};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{RATE_REPORT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE};
 use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
@@ -23,6 +23,8 @@ use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
 #[derive(Debug, Default)]
 pub(super) struct SharedData {
     held: BTreeMap<DatumId, StoredVersion>,
+    /// Versions of an earlier run whose files are damaged.
+    damaged: BTreeMap<DatumId, DamagedVersion>,
     pub(super) durable: Durable,
     /// Data that clients may put here, with the client of each.
     expected: BTreeMap<DatumId, (NamedDatum, NodeId)>,
@@ -60,6 +62,12 @@ impl SharedData {
             held.is_current = false;
             out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
         }
+        self.forget_damage(datum, out);
+    }
+
+    /// Forgets the damage of a file, and the file's record.
+    fn forget_damage(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        out.extend(self.damaged.remove(&datum).map(|_| Effect::MakeTransient { datum }));
     }
 
     /// Adds a shared datum that is stored here.
@@ -92,8 +100,14 @@ impl SharedData {
         }
     }
 
-    /// Forgets a datum that the catalog does not use.
-    pub(super) fn forget(&mut self, datum: DatumId) {
+    /// Sets the versions whose files were found damaged.
+    pub(super) fn set_damaged(&mut self, damaged: &[DamagedVersion]) {
+        self.damaged = damaged.iter().map(|version| (version.named.datum, version.clone())).collect();
+    }
+
+    /// Forgets a datum that the catalog does not use, and the damage of its file.
+    pub(super) fn forget(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        self.forget_damage(datum, out);
         self.expected.remove(&datum);
         self.held.remove(&datum);
         self.durable.mark_given_up(datum);
@@ -142,6 +156,10 @@ impl Server {
         let copies = self.admission.shared_here().filter(|datum| !self.shared.held.contains_key(datum));
         for part in copies.collect::<Vec<_>>().chunks(SHARED_DATA_PER_MESSAGE) {
             send(out, agent, ServerToCatalog::HasCopies { data: part.to_vec() });
+        }
+        let damaged: Vec<DamagedVersion> = self.shared.damaged.values().cloned().collect();
+        for part in damaged.chunks(SHARED_DATA_PER_MESSAGE) {
+            send(out, agent, ServerToCatalog::Damaged { data: part.to_vec() });
         }
         self.admitting(now, out, |admission, _, out| admission.request_shared_sources(out));
     }
@@ -292,6 +310,7 @@ impl Server {
 
     /// Records a shared datum as put, and reports that to the catalog.
     pub(super) fn published(&mut self, client: NodeId, named: &NamedDatum, out: &mut Vec<Effect>) {
+        self.shared.damaged.remove(&named.datum);
         self.shared.held.entry(named.datum).or_insert_with(|| StoredVersion { named: named.clone(), is_current: true });
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client });
     }

@@ -247,7 +247,7 @@ impl Server {
         let (outcome, is_measured) = self.calibration.ended(id, outcome, gave_way, &mut in_vain);
         out.extend(in_vain.into_iter().map(|datum| Effect::DropDatum { datum }));
         let mut dropped = Vec::new();
-        self.registering.call_ended(name, outcome.as_ref().err(), out);
+        self.registering.call_ended(now, name, outcome.as_ref().err(), out);
         match &outcome {
             Ok(results) => {
                 let size = task.size(|datum| self.admission.size_bytes(datum));

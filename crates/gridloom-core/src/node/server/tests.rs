@@ -29,6 +29,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),
         durable: None,
+        damaged: Vec::new(),
         storage: None,
     }
 }

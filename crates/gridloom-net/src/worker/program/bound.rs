@@ -4,7 +4,7 @@
 //! therefore never share a processor, and the kernel frees the processors of a killed worker. The files are in a folder
 //! of the user, so that no other user can take their names or hold their locks.
 //!
-//! **Limits:** the gangs of two users do not see each other, nor do containers with separate home folders.
+//! **Limits:** reservations of other users, and of containers with another home folder, are not visible.
 //! `gridloom chares run --bind` without `--agent` reserves nothing.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -30,7 +30,8 @@ impl ReservedProcessors {
     /// # Errors
     /// If fewer processors are free.
     pub(super) fn take(count: usize) -> Result<ReservedProcessors, String> {
-        let folder = folder().map_err(|error| format!("--bind: no folder for the locks of processors: {error}"))?;
+        let folder = folder()
+            .map_err(|error| format!("--bind: cannot create the folder for the locks of processors: {error}"))?;
         ReservedProcessors::take_in(&folder, count)
     }
 
@@ -43,7 +44,7 @@ impl ReservedProcessors {
                 break;
             }
             let lock = reserve(folder, processor)
-                .map_err(|error| format!("--bind: the lock of a processor in '{}': {error}", folder.display()))?;
+                .map_err(|error| format!("--bind: cannot lock a processor in '{}': {error}", folder.display()))?;
             if let Some(lock) = lock {
                 held.push(lock);
                 processors.push(processor);
@@ -60,17 +61,25 @@ impl ReservedProcessors {
     }
 }
 
-/// Returns the folder of this user's locks for this machine. Home folders are often shared between machines, and
-/// emulated hosts share one, so its name has the machine's and that of the network's namespace.
+/// Returns the folder of this user's locks on this machine: below HOME, or below XDG_RUNTIME_DIR if no home folder can be
+/// written. Several machines, or emulated hosts, may share a home folder, so the folder's name contains the host name and
+/// the number of the network namespace.
 fn folder() -> io::Result<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or_else(|| io::Error::other("HOME is not set to a folder"))?;
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     let network = std::fs::read_link("/proc/self/ns/net")?;
     let number: String = network.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    let folder = home.join(".local/state/gridloom/processors").join(format!("{}-{number}", machine.trim()));
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    Ok(folder)
+    let mut why = io::Error::other("neither HOME nor XDG_RUNTIME_DIR is set to a folder");
+    for (variable, place) in [("HOME", ".local/state/gridloom"), ("XDG_RUNTIME_DIR", "gridloom")] {
+        let Some(base) = std::env::var_os(variable).map(PathBuf::from).filter(|base| base.is_absolute()) else {
+            continue;
+        };
+        let folder = base.join(place).join("processors").join(format!("{}-{number}", machine.trim()));
+        match DirBuilder::new().recursive(true).mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) => why = io::Error::other(format!("'{}' ({variable}): {error}", folder.display())),
+        }
+    }
+    Err(why)
 }
 
 /// Reserves a processor. Returns `None` if another worker holds it.
@@ -95,7 +104,7 @@ mod tests {
     fn a_processor_is_reserved_once_and_free_when_its_worker_ends() {
         let folder = tempfile::tempdir().unwrap();
         let number = processors().unwrap().len();
-        // Any user can hold names of sockets.
+        // Any user can take these socket names.
         let names = (0..number).map(|one| SocketAddr::from_abstract_name(format!("gridloom-processor-{one}")).unwrap());
         let _neighbours: Vec<_> = names.map(|name| UnixListener::bind_addr(&name)).collect();
         let all = ReservedProcessors::take_in(folder.path(), number).unwrap();

@@ -32,14 +32,14 @@ class Executor(concurrent.futures.Executor):
     Parameters
     ----------
     max_workers : int, optional
-        Servers of a grid of its own on this machine, by default one for each processor that the program may use. The output of functions is
-        shown as it is.
+        Number of servers that the executor starts on this machine, by default one for each processor that the program may use. The output of
+        functions is then printed without labels.
     grid : Grid, optional
-        The grid instead of one of its own. It stays open after `shutdown`.
+        An open grid to use instead. It stays open after `shutdown`.
     initializer : function, optional
-        Is called in each worker process before the first call of this executor there. If it raises an exception or ends its process, the
-        executor is broken: all calls that have not ended, and all that are submitted later, raise ``BrokenProcessPool``. An exception is logged
-        by the logger ``concurrent.futures`` of the worker, with its traceback.
+        Function that each worker process calls once, before its first call of this executor. If it raises an exception or ends its process, the
+        executor is broken: all unfinished calls, and all calls that are submitted later, raise ``BrokenProcessPool``. The worker logs an exception
+        with its traceback, by the logger ``concurrent.futures``.
     initargs : tuple, optional
         Arguments of `initializer`.
     retries : int, optional
@@ -287,7 +287,7 @@ class Executor(concurrent.futures.Executor):
             text, why = f"the initializer failed on server '{error.server}': {error.message}", RemoteTraceback(error.traceback)
         else:
             return None
-        from concurrent.futures.process import BrokenProcessPool  # it takes long to import
+        from concurrent.futures.process import BrokenProcessPool  # slow to import
 
         broken = BrokenProcessPool(text)
         broken.__cause__ = why

@@ -45,12 +45,12 @@ def register() -> None:
 
 
 def run_batch(batch: Callable[[], list[Any]], threads: int | None = None) -> list[Any]:
-    """Run a batch, on a server. Numerical libraries use up to `threads` threads meanwhile."""
+    """Run a batch on a server. While it runs, numerical libraries use at most `threads` threads."""
     if threads is None:
         return batch()
     names = ParallelBackendBase.MAX_NUM_THREADS_VARS
     before = {name: os.environ.get(name) for name in names}
-    # For libraries that are loaded now, and others.
+    # Libraries read the variables when they are loaded; `_limits` covers those already loaded.
     os.environ.update(dict.fromkeys(names, str(threads)))
     try:
         with _limits(threads):
@@ -69,7 +69,8 @@ def _limits(threads: int) -> contextlib.AbstractContextManager[Any]:
         from threadpoolctl import threadpool_limits  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         warnings.warn(
-            "inner_max_num_threads holds for numerical libraries that are loaded from now on only: install threadpoolctl on the server", stacklevel=2
+            f"inner_max_num_threads={threads} does not limit libraries that are already loaded: install threadpoolctl on the server",
+            stacklevel=2,
         )
         return contextlib.nullcontext()
     limits: contextlib.AbstractContextManager[Any] = threadpool_limits(threads)
@@ -86,7 +87,7 @@ class GridloomBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[m
     nesting_level : int, optional
         How many calls of ``joblib.Parallel`` this one is within.
     inner_max_num_threads : int, optional
-        How many threads numerical libraries use in a call.
+        Maximum number of threads of numerical libraries in a call.
     """
 
     supports_retrieve_callback = True
@@ -237,5 +238,5 @@ def _parts(batch: Any) -> Iterator[tuple[str, Any]]:
             yield f"argument '{key}'", value
 
 
-# Workers import this module for their first batch: then calls within it may name the backend.
+# Workers import this module for their first batch, so that the calls in it can use the backend by name.
 register()

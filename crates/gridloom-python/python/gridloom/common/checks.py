@@ -6,6 +6,7 @@ import math
 import operator
 from typing import Any
 
+from .._gridloom import parse_size
 from ..errors import UsageError
 
 
@@ -20,6 +21,19 @@ def whole(name: str, value: Any, least: int, most: int = 2**32 - 1) -> int:
     if number > most:
         raise UsageError(f"{name} is at most {most}, got {value!r}")
     return number
+
+
+def size(name: str, value: Any) -> int | None:
+    """Return a checked size in bytes, from a number of bytes or a text with a unit such as ``"8GiB"``; ``None`` for ``None``."""
+    if value is None:
+        return None
+    try:
+        text = value if isinstance(value, str) else str(operator.index(value))
+        return parse_size(text)
+    except TypeError:
+        raise UsageError(f"{name}: expected a size such as '8GiB', or a number of bytes; got {value!r}") from None
+    except ValueError as wrong:
+        raise UsageError(f"{name}: {wrong}") from None
 
 
 def seconds(name: str, value: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Options of this interpreter, for others that run the same program."""
+"""Options of this interpreter, to start other interpreters for the same program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 
 
 def interpreter_options() -> list[str]:
-    """Options that the interpreter was given, also by variables of its environment, one word each.
+    """Options of this interpreter, from its command line or environment variables, one word each.
 
     Returns
     -------
     list of str
-        Those that change how code runs: ``-O``, ``-B``, ``-b``, ``-I``, ``-E``, ``-s``, ``-P``, ``-W`` and ``-X``. Others concern the
-        terminal and the output of one process; without the module ``site`` (``-S``) no process finds this package.
+        The options that change how code runs: ``-O``, ``-B``, ``-b``, ``-I``, ``-E``, ``-s``, ``-P``, ``-W`` and ``-X``. The others concern
+        only the terminal and the output of one process, except ``-S``: without the module ``site``, a process cannot find this package.
     """
     flags = sys.flags
     options = ["-O"] * flags.optimize + ["-b"] * flags.bytes_warning + ["-B"] * flags.dont_write_bytecode

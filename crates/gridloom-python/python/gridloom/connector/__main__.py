@@ -29,13 +29,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--module", required=True)
     parser.add_argument("--answer-within", type=float, required=True)
+    parser.add_argument("--answer-limit", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--shape", action="append", default=[])
     options = parser.parse_args(arguments)
     try:
         shapes = _shapes(options.shape)
-        connector = PROTOCOLS[options.protocol](options.endpoint, options.answer_within)
+        connector = PROTOCOLS[options.protocol](options.endpoint, options.answer_within, options.answer_limit)
         if options.model:
             found: list[tuple[Model, Shapes]] = [(connector.signature(name), shapes.get(name, {})) for name in dict.fromkeys(options.model)]
             for model, given in found:
@@ -45,7 +46,7 @@ def main(arguments: list[str]) -> int:
         known = {model.name for model, _ in found}
         if unknown := sorted(set(shapes) - known):
             raise InputError(f"--shape: there is no model '{unknown[0]}' among those offered: {', '.join(sorted(known))}")
-        write(options.folder, options.protocol, options.endpoint, options.answer_within, found, options.module)
+        write(options.folder, options.protocol, options.endpoint, (options.answer_within, options.answer_limit), found, options.module)
     except (ConnectorError, InputError) as error:
         print(f"gridloom: {error}", file=sys.stderr)
         return 1

@@ -43,8 +43,8 @@ class Connector(Protocol):
         """Results of one call, in the order of `model.outputs`. An input is a row-major array of its dtype, or ``bytes``."""
 
 
-PROTOCOLS: Mapping[str, Callable[[str, float], Connector]] = {"v2": _connector_v2.V2}
-"""Makers of connectors, from the endpoint and the longest time for an answer in seconds."""
+PROTOCOLS: Mapping[str, Callable[[str, float, int], Connector]] = {"v2": _connector_v2.V2}
+"""Constructors of connectors. Arguments: the endpoint, the time limit of an answer in seconds, and its maximum size in bytes."""
 
 Shapes: TypeAlias = Mapping[str, Sequence[str]]
 """Extents of tensors, by name, in place of the model's own shapes."""
@@ -117,8 +117,8 @@ def _sizes(shape: Sequence[int]) -> str:
 
 def functions(module: str, file: str, protocol: str, models: Sequence[dict[str, Any]]) -> dict[str, types.FunctionType]:
     """Functions of a module that `write` has made, by their names there."""
-    endpoint, seconds = (Path(file).parent / ENDPOINT).read_text(encoding="utf-8").split("\n")
-    connector = PROTOCOLS[protocol](endpoint, float(seconds))
+    endpoint, seconds, size = (Path(file).parent / ENDPOINT).read_text(encoding="utf-8").split("\n")
+    connector = PROTOCOLS[protocol](endpoint, float(seconds), int(size))
     made = {}
     for number, entry in enumerate(models):
         model = Model.from_entry(entry["model"])
@@ -161,11 +161,13 @@ globals().update(functions(__name__, __file__, {protocol!r}, {models!r}))
 '''
 
 
-def write(folder: Path, protocol: str, endpoint: str, seconds: float, models: Sequence[tuple[Model, Shapes]], module: str) -> None:
-    """Write ``models.py``, which offers these models, and what it reads."""
+def write(
+    folder: Path, protocol: str, endpoint: str, limits: tuple[float, int], models: Sequence[tuple[Model, Shapes]], module: str
+) -> None:
+    """Write ``models.py``, which offers these models, and the files that it reads; `limits` are the seconds and bytes of an answer."""
     entries = [
         {"model": dataclasses.asdict(model), "module": module, "shapes": {name: list(sizes) for name, sizes in shapes.items()}}
         for model, shapes in models
     ]
-    (folder / ENDPOINT).write_text(f"{endpoint}\n{seconds}", encoding="utf-8")
+    (folder / ENDPOINT).write_text("\n".join([endpoint, *map(str, limits)]), encoding="utf-8")
     (folder / "models.py").write_text(_MODULE.format(protocol=protocol, models=entries), encoding="utf-8")

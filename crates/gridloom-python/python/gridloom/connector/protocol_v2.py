@@ -14,7 +14,11 @@ import http.client
 import json
 import math
 import re
+import socket
 import struct
+import threading
+import time
+import types
 import urllib.parse
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,8 +50,11 @@ _DTYPES = {
     "BYTES": BYTES,
 }
 _CONNECT_SECONDS = 10.0
-# An answer must fit into the worker's memory, with the arrays that are made from it.
-_ANSWER_BYTES_MAX = 4 << 30
+# Default limit of an answer with tensors, and limit of all other answers. Answers must fit into the worker's memory.
+_ANSWER_BYTES_MAX = 1 << 30
+_TEXT_BYTES_MAX = 16 << 20
+# Bytes to read at a time.
+_READ_BYTES = 1 << 20
 # Longest message of a model server that an error shows.
 _MESSAGE_CHARACTERS_MAX = 2000
 _JSON_LENGTH = "Inference-Header-Content-Length"
@@ -63,10 +70,12 @@ class V2:
     endpoint : str
         Its URL.
     seconds : float
-        The longest time for an answer.
+        Time limit of a method, for all its requests and their whole answers.
+    size : int, optional
+        Maximum size of an answer with tensors, bytes.
     """
 
-    def __init__(self, endpoint: str, seconds: float) -> None:
+    def __init__(self, endpoint: str, seconds: float, size: int = _ANSWER_BYTES_MAX) -> None:
         url = urllib.parse.urlsplit(endpoint)
         try:
             port = url.port
@@ -76,14 +85,17 @@ class V2:
             raise InputError(f"--endpoint {endpoint}: expected a URL such as http://127.0.0.1:8080")
         if url.username or url.password:
             raise InputError("--endpoint: a URL with a name or password is not supported: others could read it in the list of processes")
-        self._endpoint, self._seconds = endpoint, seconds
+        self._endpoint, self._seconds, self._size = endpoint, seconds, size
         self._prefix = re.sub(r"(/v2)?/*$", "", url.path)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(url.hostname, port, timeout=_CONNECT_SECONDS)
         self._binary: bool | None = None
+        # Deadline of the running method.
+        self._until = 0.0
 
     def models(self) -> list[tuple[str, str | None]]:
         """Names of the models, and of each why it cannot be called now, if so."""
+        self._until = time.monotonic() + self._seconds
         path = "/v2/repository/index"
         status, answer, _ = self._ask("POST", path, [b"{}"])
         if status in (404, 405, 501):
@@ -103,6 +115,7 @@ class V2:
 
     def signature(self, model: str) -> Model:
         """Inputs and outputs of the model, by its metadata."""
+        self._until = time.monotonic() + self._seconds
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
         status, answer, _ = self._ask("GET", path)
         if status != 200:
@@ -118,13 +131,14 @@ class V2:
 
     def call(self, model: Model, inputs: Sequence[Value]) -> list[Value]:
         """Results of one call."""
+        self._until = time.monotonic() + self._seconds
         path = f"/v2/models/{urllib.parse.quote(model.name, safe='')}/infer"
         if self._binary is None:
             self._binary = self._has_binary()
         request, raw = self._request(model, inputs, self._binary)
         text = json.dumps(request, allow_nan=False).encode()
         headers = {_JSON_LENGTH: str(len(text))} if self._binary else {}
-        status, answer, headers = self._ask("POST", path, [text, *raw], headers)
+        status, answer, headers = self._ask("POST", path, [text, *raw], headers, self._size)
         if status != 200:
             raise self._failed(model.name, status, answer)
         return self._results(model, answer, headers.get(_JSON_LENGTH.lower()), path)
@@ -191,60 +205,107 @@ class V2:
         return (ModelRefused if status < 500 else ModelFailed)(f"model '{model}': {parsed}")
 
     def _ask(
-        self, method: str, path: str, pieces: Iterable[Any] = (), headers: dict[str, str] | None = None
+        self, method: str, path: str, pieces: Iterable[Any] = (), headers: dict[str, str] | None = None, size: int = _TEXT_BYTES_MAX
     ) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers (in lower case) of an answer."""
+        """Send a request; return the status, the body (at most `size` bytes) and the headers (names in lower case) of the answer."""
         pieces = list(pieces)
         while True:
             is_new = self._connection.sock is None
+            # The socket's own timeout restarts with each byte that is received, so it cannot limit the whole answer.
+            limit = _Limit(self._connection, max(self._until - time.monotonic(), 0.0))
             try:
-                return self._try(method, path, pieces, headers or {})
+                with limit:
+                    return self._try(method, path, pieces, headers or {}, size, limit)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 self._connection.close()
-                # A connection that was idle may have been closed by the model server: a new one tells whether it is there.
+                # A connection that was idle may have been closed by the model server: a new connection shows whether the server is running.
                 if is_new:
                     raise EndpointLost(f"{self._endpoint} closed the connection without an answer to {path}: {error}") from None
             except TimeoutError:
-                seconds = _CONNECT_SECONDS if self._connection.sock is None else self._seconds
+                is_connected = limit.has_passed or self._connection.sock is not None
+                seconds = self._seconds if is_connected else _CONNECT_SECONDS
                 self._connection.close()
                 raise EndpointLost(f"{self._endpoint} did not answer {path} within {seconds:g} s") from None
+            except http.client.IncompleteRead as error:
+                self._connection.close()
+                raise EndpointLost(f"{self._endpoint} closed the connection {len(error.partial)} bytes into the answer to {path}") from None
             except OSError as error:
                 self._connection.close()
                 why = error.strerror or str(error)
                 raise EndpointLost(f"{self._endpoint} cannot be reached: {why}; is the model server running there?") from None
             except http.client.HTTPException as error:
                 self._connection.close()
-                raise WrongAnswer(f"{path}: the answer is no HTTP, or ends early: {type(error).__name__} {error}") from None
+                raise WrongAnswer(f"{path}: the answer is not HTTP: {type(error).__name__} {error}") from None
 
-    def _try(self, method: str, path: str, pieces: list[Any], headers: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
+    def _try(
+        self, method: str, path: str, pieces: list[Any], headers: dict[str, str], size_max: int, limit: _Limit
+    ) -> tuple[int, bytes, dict[str, str]]:
         connection = self._connection
         if connection.sock is None:
             connection.connect()
             assert connection.sock is not None, "it is connected"
             connection.sock.settimeout(self._seconds)
+        # For an answer without a length, the connection drops its socket before the answer is read.
+        limit.socket = connection.sock
+        if limit.has_passed:
+            raise TimeoutError
         kind = "application/octet-stream" if _JSON_LENGTH in headers else "application/json"
         size = sum(memoryview(piece).nbytes for piece in pieces)
         sent = {"Content-Type": kind, "Content-Length": str(size), "Accept": "*/*", **headers} if pieces else {"Accept": "*/*"}
         connection.request(method, self._prefix + path, body=iter(pieces) if pieces else None, headers=sent)
         response = connection.getresponse()
-        answer = response.read(_ANSWER_BYTES_MAX + 1)
         length = response.getheader("Content-Length")
-        if len(answer) > _ANSWER_BYTES_MAX:
+        expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
+        answer = bytearray()
+        if expected is None or expected <= size_max:
+            while len(answer) <= size_max and (part := response.read(min(_READ_BYTES, size_max + 1 - len(answer)))):
+                answer += part
+        if len(answer) > size_max or (expected is not None and expected > size_max):
+            # The response may own the socket, so it is closed, too.
+            response.close()
             connection.close()
-            raise WrongAnswer(f"{path}: the answer has more than {_ANSWER_BYTES_MAX >> 30} GiB, the limit of an answer; ask for less in one call")
-        if length is not None and length.isdigit() and len(answer) < int(length):
-            connection.close()
-            raise WrongAnswer(f"{path}: the answer ends after {len(answer)} of {length} bytes")
-        return response.status, answer, {name.lower(): value for name, value in response.getheaders()}
+            has_tensors = path.endswith("/infer")
+            remedy = "request less in one call, or start the connector with a larger --answer-limit" if has_tensors else "this limit is fixed"
+            raise WrongAnswer(f"{path}: the answer has more than {size_max} bytes, which is the limit; {remedy}")
+        if expected is not None and len(answer) < expected:
+            raise http.client.IncompleteRead(bytes(answer), expected - len(answer))
+        return response.status, bytes(answer), {name.lower(): value for name, value in response.getheaders()}
 
     def _json(self, answer: bytes, path: str, kind: type) -> Any:
         try:
             parsed = json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise WrongAnswer(f"{path}: the answer is no JSON ({error}): {_clipped(answer)}") from None
+            raise WrongAnswer(f"{path}: the answer is not JSON ({error}): {_clipped(answer)}") from None
         if not isinstance(parsed, kind):
             raise WrongAnswer(f"{path}: expected {_KINDS[kind]}, got {_clipped(answer)}")
         return parsed
+
+
+class _Limit:
+    """Shuts a connection down when its time limit has passed."""
+
+    def __init__(self, connection: http.client.HTTPConnection, seconds: float) -> None:
+        self.has_passed = False
+        self.socket: socket.socket | None = connection.sock
+        self._connection = connection
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
+        self._timer.cancel()
+        # Headers, and a body without a length, end without an error when the connection is shut down.
+        if self.has_passed and (error is None or isinstance(error, Exception)):
+            raise TimeoutError from error
+
+    def _end(self) -> None:
+        self.has_passed = True
+        connected = self.socket or self._connection.sock
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
 
 
 _KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}

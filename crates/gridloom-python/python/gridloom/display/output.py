@@ -15,7 +15,7 @@ from ..errors import UsageError
 from .bars import Bar, print_above
 
 PLAIN: Final = "plain"
-"""Value of ``logs`` for output without the function and the server before each line."""
+"""Value of ``logs`` that prints output without a label (function and server) before each line."""
 NO_LOG_VARIABLE = "GRIDLOOM_NO_CALL_LOG"
 """Set in workers of servers whose log a program shows: those of `gridloom.local`."""
 
@@ -109,7 +109,7 @@ def listen(raw: _gridloom.RawGrid, on_output: Callable[[Output], None]) -> None:
 
 
 class Shown:
-    """Prints lines with their labels or as they are, and a progress bar where a terminal or notebook shows it."""
+    """Prints output with or without labels, and a progress bar on a terminal or in a notebook."""
 
     def __init__(self, has_labels: bool = True) -> None:
         self._has_labels = has_labels

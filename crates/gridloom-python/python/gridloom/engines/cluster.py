@@ -43,9 +43,10 @@ from .worker_functions import body_of, conversions_of, error_of, part_of
 
 # Results of at least this size are sent to their reader before all inputs of the call exist.
 _PREFETCHED_BYTES_MIN = 1 << 20
-# How often it is looked whether workers are lost, seconds.
+# Interval of the checks for lost workers, seconds, and the pause before the next check if no worker is left.
 _LOOKS_SECONDS = 1.0
-# How often in a row the result of a call may be lost, and how many workers may die while it runs.
+_NONE_SECONDS = 0.1
+# Maximum number of times in a row that the result of a call may be lost, and of workers that may die while it runs.
 _LOSSES_MAX = 10
 _DEATHS_MAX = 3
 # How many calls are waited for or collected at a time, which bounds the work of an engine for each poll.
@@ -65,12 +66,16 @@ class _Call:
         self.shapes: list[tuple[int, ...] | None] = []
         self.key = ""
         self.result: Any = None
-        # In which generation of workers it was submitted, and to which worker.
-        self.generation, self.at = -1, ""
-        # How many workers have died while it may have run, and its error if it is not submitted again.
+        # The worker to which it was submitted, and the last generation of workers in which the submission was known to be valid.
+        self.at, self.generation = "", -1
+        # Number of its submissions; the calls whose results it reads, each with its number of submissions at that time.
+        self.attempt = 0
+        self.read: list[tuple[_Call, int]] = []
+        # Number of workers that died while it may have been running; its error if it is not submitted again.
         self.deaths = 0
         self.error: Crashed | None = None
-        # Its results, if they were collected with those of other calls, and the calls of its group, in which it has this place.
+        # Whether its results were collected; results that were collected together with those of other calls; its index in its group; the group.
+        self.is_collected = False
         self.value: list[Any] = []
         self.place = 0
         self.group: list[weakref.ref[_Call]] = []
@@ -78,23 +83,52 @@ class _Call:
         self.size_bytes: int | None = None
 
     def submitted(self) -> Any:
-        """Reference to its result, after it was sent, again if workers were lost since."""
+        """Submit the call if needed, and again if it was lost; return the reference to its result."""
         # Calls whose results it reads are sent first, in a loop: a chain may be longer than Python's stack.
-        waiting = [self]
+        waiting, generation = [self], self.cluster._generation
         while waiting:
             call = waiting[-1]
-            handles = (one for one in call.args.values() if isinstance(one, EngineHandle))
-            read = [one._made_by for one in handles]
-            before = [one for one in read if one.error is None and one.generation != self.cluster._generation]
-            if call.error is not None or call.generation == self.cluster._generation:
+            if call.error is not None or call.generation == generation:
                 waiting.pop()
-            elif before:
+                continue
+            has_ended, read = call._has_ended(), call._inputs()
+            if has_ended:
+                call.generation = generation
+            elif before := [one for one in read if one.error is None and one.generation != generation]:
                 waiting += before
             elif (failed := next((one.error for one in read if one.error is not None), None)) is not None:
                 call.error = failed
+            elif has_ended is not None and all(one.attempt == attempt for one, attempt in call.read):
+                call.generation = generation
             else:
-                call._submit()
+                call._submit_again()
         return self.result
+
+    def lose(self) -> None:
+        """Mark the call as lost, so that it is submitted again whatever state the engine reports."""
+        self.result, self.generation = None, -1
+
+    def _has_ended(self) -> bool | None:
+        """Whether the call has ended; ``None`` if it is lost or was not submitted."""
+        engine = self.cluster._engine
+        if self.result is None or not (engine.recovers or self.at in self.cluster._workers):
+            return None
+        with contextlib.suppress(ResultLost):
+            return engine.has_ended(self.result)
+        return None
+
+    def _inputs(self) -> list[_Call]:
+        return [one._made_by for one in self.args.values() if isinstance(one, EngineHandle)]
+
+    def _submit_again(self) -> None:
+        if self.result is not None and self.at not in self.cluster._workers and not self.cluster._engine.recovers:
+            self.deaths += self.cluster._engine.has_died(self.result)
+            # Without a result, the same death is not counted again.
+            self.result = None
+        if self.deaths >= _DEATHS_MAX:
+            self.error = self._crashed(f"{self.deaths} times")
+        else:
+            self._submit()
 
     def _submit(self) -> None:
         engine, worker = self.cluster._engine, self.cluster._alive(self.worker)
@@ -103,27 +137,27 @@ class _Call:
             if not isinstance(value, EngineHandle):
                 args.append(value)
                 continue
-            made_at, part = self.cluster._alive(value._made_by.worker), f"{value._made_by.key}-{value._number}"
+            made_at, part = value._made_by.at, f"{value._made_by.key}-{value._number}"
             read, ahead = value._made_by.result, f"{part}-to-{worker}"
             if value._made_by.outputs > 1:
                 if part not in self.cluster._parts:
                     key = f"{part}-for-{next(self.cluster._numbers)}"
-                    self.cluster._parts[part] = engine.submit(key, part_of(value._number), [read], made_at, self.rank)
+                    self.cluster._parts[part] = engine.submit(key, part_of(value._number), [read], made_at, self.rank, 0)
                 read = self.cluster._parts[part]
             if made_at != worker and value._size_bytes() >= _PREFETCHED_BYTES_MIN and len(self.args) > 1 and ahead not in self.cluster._ahead:
                 self.cluster._ahead.add(ahead)
                 engine.prefetch(ahead, read, worker, self.rank)
             args.append(read)
         self.key = f"gridloom-{os.urandom(4).hex()}-{self.name.replace('/', '-')}-{next(self.cluster._numbers)}"
-        self.result = engine.submit(self.key, self.cluster._sent[self.name], args, worker, self.rank)
+        self.result = engine.submit(self.key, self.cluster._sent[self.name], args, worker, self.rank, self.deaths)
         self.generation, self.at = self.cluster._generation, worker
+        self.attempt, self.read = self.attempt + 1, [(one, one.attempt) for one in self._inputs()]
         self.cluster._unsent.append(self)
-        self.cluster._open.add(self)
 
-    def _is_ready(self) -> bool:
-        """Whether the calls whose results it reads have ended."""
-        before = {one._made_by for one in self.args.values() if isinstance(one, EngineHandle)}
-        return all(self.cluster._engine.has_ended(one.result) for one in before if not one.value)
+    def group_calls(self) -> list[_Call]:
+        """This call, and the other calls of its group whose results were not collected."""
+        others = (reference() for reference in self.group)
+        return [self, *(one for one in others if one is not None and one is not self and not one.is_collected)]
 
     def _crashed(self, why: str) -> Crashed:
         text = f"{self.name} on {self.at}: its worker process ended while it ran, {why}"
@@ -190,6 +224,7 @@ class EngineGroup(Group):
 
     def __init__(self, cluster: EngineCluster, raw: _gridloom.RawGroup, heuristic: str | Plan | Heuristic) -> None:
         self._model = cluster._model
+        self._model.groups.add(self)
         super().__init__(self._model.session, raw, heuristic)
         self._cluster = cluster
         self._engine_calls: list[_Call] = []
@@ -310,6 +345,8 @@ class _Model:
             )
         self.measured = measured
         self.session = SessionState(self.raw)
+        # Groups that this model has mapped, as long as the program uses them or their results.
+        self.groups: weakref.WeakSet[EngineGroup] = weakref.WeakSet()
         if before is not None:
             self.session.current = before.session.current
         self._functions: dict[tuple[str, str | None], Function] = {}
@@ -321,6 +358,12 @@ class _Model:
             raw = self.raw.function(function.name)
             self._functions[key] = Function(self.session, raw if function.server is None else raw.on(function.server), function.server)
         return self._functions[key]
+
+    def close(self) -> None:
+        """Close the session of the model."""
+        self.session.is_closed = True
+        self.session.completions.stop()
+        self.raw.close()
 
     def value(self, value: Any) -> Any:
         """An argument in this model: for a result of another model, a value of the same type and shape."""
@@ -362,24 +405,24 @@ class EngineCluster:
         self._there = Workers(engine)
         if measured is None:
             try:
-                # One that is started on demand may have ended again.
+                # A worker that was started on demand may already have ended.
                 while measured is None or not measured.slots:
                     self._there.wait("the cluster has no workers")
                     measured = engine.probe()
             except (ServerLost, ResultLost) as error:
                 raise ConnectError(str(error)) from error
+        # The last model is the current one. Earlier groups need the others; the session uses the state of the first.
         self._models = [_Model(measured, self._files, None)]
         self.raw, self.session = self._model.raw, self._model.session
         self._generation, self._workers = 0, list(measured.slots)
-        # The order in which workers were first seen, and when it was last looked for those that joined.
+        # Workers by the order in which they were first seen, and the time of the last check.
         self._places: dict[str, int] = {}
         self._note_workers(self._workers)
         self._looked = time.monotonic()
-        # Calls that were submitted and whose results were not collected.
-        self._open: weakref.WeakSet[_Call] = weakref.WeakSet()
         self._numbers = itertools.count()
-        # Held by the thread that submits calls, or looks for lost workers.
+        # The first lock is held while calls are submitted or workers are checked, the second one while new workers are measured.
         self._submitting = threading.RLock()
+        self._following = threading.Lock()
         # For the calls that are being submitted: calls not sent yet, parts of several results, and results that are prefetched.
         self._unsent: list[_Call] = []
         self._parts: dict[str, Any] = {}
@@ -394,15 +437,20 @@ class EngineCluster:
     def group(self, heuristic: str | Plan | Heuristic, map_timeout: float | None = None) -> EngineGroup:
         """Make a group of calls; `map_timeout` is in seconds."""
         self._follow()
-        return EngineGroup(self, self._model.raw.group(mapping_of(heuristic, map_timeout)), heuristic)
+        with self._submitting:
+            return EngineGroup(self, self._model.raw.group(mapping_of(heuristic, map_timeout)), heuristic)
 
     def close(self) -> None:
         """End the connection to the cluster."""
-        for model in self._models[1:]:
-            model.session.is_closed = True
-            model.session.completions.stop()
-            model.raw.close()
+        with self._submitting:
+            self._close_models(self._models)
         self._engine.close()
+
+    def _close_models(self, models: list[_Model]) -> None:
+        """Close models, except that of the session's state, which is closed with the session."""
+        for model in models:
+            if model.session is not self.session:
+                model.close()
 
     @property
     def _model(self) -> _Model:
@@ -419,14 +467,14 @@ class EngineCluster:
 
     def _follow(self) -> None:
         """Make a new model if workers have joined or left."""
-        with self._submitting:
+        with self._following:
             if time.monotonic() - self._looked < _LOOKS_SECONDS and set(self._workers) == set(self.measured.slots):
                 return
-            self._look_alone(False)
-            self._looked = time.monotonic()
+            self._look(False)
             if set(self._workers) == set(self.measured.slots):
                 return
             try:
+                # Measuring takes seconds; other threads submit and collect meanwhile.
                 measured = self._engine.probe(self.measured)
             except ResultLost:
                 # Workers come and go: the next group looks again.
@@ -437,9 +485,11 @@ class EngineCluster:
                 return
             if not measured.slots:
                 return
-            self._workers = list(measured.slots)
-            self._note_workers(self._workers)
-            self._models.append(_Model(measured, self._files, self._model))
+            model = _Model(measured, self._files, self._model)
+            with self._submitting:
+                unused = [one for one in self._models if not one.groups]
+                self._models = [*(one for one in self._models if one.groups), model]
+                self._close_models(unused)
 
     def _alive(self, worker: str) -> str:
         """That worker, or one in its place if it is lost."""
@@ -456,7 +506,7 @@ class EngineCluster:
                 with self._submitting:
                     return self._sent_together(wanted)
             except ResultLost as error:
-                losses = self._lost(wanted[0].name, error, generation, losses)
+                losses = self._lost(wanted[0].name, [], error, generation, losses)
 
     def _sent_together(self, calls: list[_Call]) -> list[Any]:
         try:
@@ -467,7 +517,7 @@ class EngineCluster:
         except BaseException:
             # They are submitted again when their results are asked for.
             for call in self._unsent:
-                call.generation = -1
+                call.lose()
             self._engine.discard()
             raise
         finally:
@@ -490,7 +540,8 @@ class EngineCluster:
                 looks += 1
                 self._look(False)
             except ResultLost as error:
-                losses = self._lost("a group of calls", error, generation, losses)
+                # First only the calls that the engine reports as lost; if that does not help, all of them.
+                losses = self._lost("a group of calls", calls if losses else [], error, generation, losses)
             else:
                 if failed is None:
                     done += _WAITED_MAX
@@ -527,16 +578,20 @@ class EngineCluster:
         while True:
             generation = self._generation
             try:
-                result = self._submit([call])[0]
+                # Lost calls of its group are submitted, too, so that they run at the same time.
+                result = self._submit([call] if call.generation == generation else call.group_calls())[0]
                 if call.error is not None:
                     raise call.error
-                value = self._engine.collect(result, _LOOKS_SECONDS)
-                self._open.discard(call)
+                seconds = _LOOKS_SECONDS if until is None else min(max(until - time.monotonic(), 0.0), _LOOKS_SECONDS)
+                value = self._engine.collect(result, seconds)
+                call.is_collected = True
                 self._collect_others(call)
                 return value
             except NotYet:
+                # The check does not depend on the limit: a program may call get() again and again with a short one.
+                if time.monotonic() - self._looked >= _LOOKS_SECONDS:
+                    self._look(False)
                 check_limit()
-                self._look(False)
             except RuntimeError as error:
                 if (known := error_of(error, call.worker)) is not None:
                     raise known from error
@@ -545,7 +600,7 @@ class EngineCluster:
                 raise call._crashed(str(error)) from error
             except ResultLost as error:
                 check_limit()
-                losses = self._lost(call.name, error, generation, losses)
+                losses = self._lost(call.name, [call], error, generation, losses)
 
     def _collect_others(self, call: _Call) -> None:
         """Collect small results of the same group that are there: one message for each is slow."""
@@ -557,7 +612,7 @@ class EngineCluster:
             other = reference()
             if other is None or other.value or other.size_bytes is None or other.size_bytes > _TOGETHER_BYTES_MAX:
                 continue
-            if other.generation != self._generation or other not in self._open:
+            if other.generation != self._generation or other.is_collected:
                 continue
             size += other.size_bytes
             if size > _COLLECTED_BYTES_MAX or len(together) >= _WAITED_MAX:
@@ -567,72 +622,40 @@ class EngineCluster:
             with contextlib.suppress(NotYet, ResultLost, CallCrashed):
                 for place, value in self._engine.collect_ended([one.result for one in together]).items():
                     together[place].value.append(value)
-                    self._open.discard(together[place])
+                    together[place].is_collected = True
 
-    def _lost(self, name: str, error: ResultLost, generation: int, losses: int) -> int:
-        """Submit again after a result of that generation was lost, as it was that many times in a row before: returns how often it was now."""
+    def _lost(self, name: str, calls: list[_Call], error: ResultLost, generation: int, losses: int) -> int:
+        """Submit calls again because a result of `generation` was lost. Takes and returns the number of losses in a row."""
         with self._submitting:
-            # Else another thread has seen to it.
+            # Otherwise another thread has already handled the loss.
             if generation == self._generation:
                 if losses >= _LOSSES_MAX:
                     raise ServerLost(f"{name}: a result was lost {losses} times: {error}") from error
+                # The engine may not report the result that is lost. From the second loss on, all inputs are therefore computed again.
+                for call in _with_inputs(calls) if losses else calls:
+                    call.lose()
                 self._look(True)
             return losses + (generation != self._generation)
 
     def _look(self, is_lost: bool) -> None:
-        """If workers or a result are lost, run calls whose results were not collected again on the remaining workers."""
+        """Update the list of workers. If workers or a result are lost, the lost calls run again when they are next waited for."""
         with self._submitting:
-            self._look_alone(is_lost)
-
-    def _look_alone(self, is_lost: bool) -> None:
-        if not (now := self._there.names(f"the cluster has lost all workers that it had: {', '.join(self._workers)}")):
-            time.sleep(_LOOKS_SECONDS / 10)
-            return
-        left = set(self._workers) - set(now)
-        self._workers = now
-        self._note_workers(now)
-        if is_lost or left and not self._engine.recovers:
-            suspects = [] if self._engine.recovers else self._suspects(left)
-            self._generation += 1
-            self._engine.discard()
-            self._place_suspects(suspects)
-
-    def _suspects(self, left: set[str]) -> list[_Call]:
-        """The calls that may have run on workers that have left: as many as a worker had slots, in the order in which it runs them."""
-        suspects = []
-        for worker in left:
-            running = []
-            for call in list(self._open):
-                with contextlib.suppress(ResultLost):
-                    if call.at == worker and call.generation == self._generation and not self._engine.has_ended(call.result) and call._is_ready():
-                        running.append(call)
-            running.sort(key=lambda one: one.rank)
-            suspects += running[: max((model.measured.slots.get(worker, 1) for model in self._models), default=1)]
-        return suspects
-
-    def _place_suspects(self, suspects: list[_Call]) -> None:
-        """Have calls whose worker died run apart from each other, and one for the last time by itself: no other call must be blamed."""
-        suspects.sort(key=lambda one: (-one.deaths, one.rank))
-        for number, call in enumerate(suspects):
-            call.deaths += 1
-            call.worker = sorted(self._workers)[number % len(self._workers)]
-        for call in suspects:
-            if call.deaths == _DEATHS_MAX - 1:
-                self._run_alone(call)
-
-    def _run_alone(self, call: _Call) -> None:
-        """Run a call while no other call runs on its worker, until it has ended or its worker has died."""
-        with contextlib.suppress(ResultLost):
-            (result,) = self._sent_together([call])
-            while call.error is None and not self._engine.has_ended(result):
-                with contextlib.suppress(NotYet):
-                    self._engine.wait([result], _LOOKS_SECONDS)
-                if call.at not in self._engine.workers():
-                    call.error = call._crashed(f"{_DEATHS_MAX} times")
-            if call.error is None:
+            if now := self._there.names(f"the cluster has lost all workers that it had: {', '.join(self._workers)}"):
+                left = set(self._workers) - set(now)
+                self._workers, self._looked = now, time.monotonic()
+                self._note_workers(now)
+                if is_lost or left and not self._engine.recovers:
+                    self._generation += 1
+                    self._engine.discard()
                 return
-        # The data that its worker held are lost.
-        self._generation += 1
-        self._engine.discard()
-        self._workers = self._engine.workers() or self._workers
-        self._note_workers(self._workers)
+        time.sleep(_NONE_SECONDS)
+
+
+def _with_inputs(calls: list[_Call]) -> set[_Call]:
+    """The calls, and all calls on whose results they depend."""
+    found, waiting = set(calls), list(calls)
+    while waiting:
+        before = set(waiting.pop()._inputs()) - found
+        found |= before
+        waiting += before
+    return found

@@ -13,9 +13,10 @@ import numpy as np
 from ..errors import ConnectWarning, ServerLost
 from .protocol import Engine, Measured
 
-# How long a cluster may be without workers, seconds.
+# Time for which a cluster may be without workers, seconds. It counts only between checks that are at most `_APART_SECONDS` apart.
 _JOIN_SECONDS = 120.0
 _JOIN_PAUSE_SECONDS = 0.2
+_APART_SECONDS = 10.0
 # The caller of `connect`, seen from `check_versions`.
 _PROGRAM = 6
 #: Size of a probe of a link, and how often each link is probed: the best probe counts.
@@ -96,8 +97,9 @@ class Workers:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        # Since when there has been none.
+        # The time since which the cluster has had no workers, and the time of the last check that found none.
         self._none_since: float | None = None
+        self._none_at = 0.0
 
     def names(self, why: str) -> list[str]:
         """Names of the workers; if there is none, one is requested, and a warning gives the reason and says that the program waits.
@@ -109,13 +111,16 @@ class Workers:
         """
         if there := self._engine.workers():
             self._none_since = None
-        elif self._none_since is None:
-            self._none_since = time.monotonic()
-            self._engine.request_worker()
+            return there
+        now = time.monotonic()
+        if self._none_since is None or now - self._none_at > _APART_SECONDS:
+            self._none_since = now
             text = f"{why}: waiting up to {_JOIN_SECONDS:g} s for one; {self._engine.start_hint}"
             warnings.warn(text, ConnectWarning, stacklevel=_PROGRAM)
-        elif time.monotonic() - self._none_since > _JOIN_SECONDS:
+        elif now - self._none_since > _JOIN_SECONDS:
             raise ServerLost(f"{why}, and has had none for {_JOIN_SECONDS:g} s; {self._engine.start_hint}")
+        self._none_at = now
+        self._engine.request_worker()
         return there
 
     def wait(self, why: str) -> list[str]:

@@ -13,6 +13,7 @@ import concurrent.futures
 import contextlib
 import os
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -34,6 +35,8 @@ _CONNECT_SECONDS = 10
 _GATHER_SECONDS = 5.0
 # How long one step of the measurement of a worker may take: the worker may have left.
 _PROBE_SECONDS = 30.0
+# States of a worker that was asked to shut down.
+_LEAVING = ("closing", "closing_gracefully", "closed")
 # States of a future that do not change by themselves.
 _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
@@ -48,10 +51,10 @@ _TRIED = "2026.8"
 class _Sent:
     """A call that is sent with the next graph, or was sent."""
 
-    __slots__ = ("future", "gather_seconds", "key")
+    __slots__ = ("deaths", "future", "gather_seconds", "key", "worker")
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    def __init__(self, key: str, worker: str, deaths: int) -> None:
+        self.key, self.worker, self.deaths = key, worker, deaths
         self.gather_seconds = _GATHER_SECONDS
         self.future: Any = None
 
@@ -79,11 +82,16 @@ class DaskEngine:
         # Addresses of workers by name, also of those that have left, and the names that stand for an address.
         self._address: dict[str, str] = {}
         self._name: dict[str, str] = {}
-        # Workers that are there, by address and folder: one that restarts at the same address is another one.
+        # Connected workers, by address and folder: a worker that restarts at the same address is a new worker.
         self._there: dict[tuple[str, str], str] = {}
         self._taken: set[str] = set()
-        # Addresses of workers that cannot run functions of this program.
+        # Workers that cannot run functions of this program.
         self._refused: set[str] = set()
+        # Held while workers are looked up and named.
+        self._naming = threading.Lock()
+        # For each dead worker, the calls that it had and those that were running. Suspected calls report start and end under the worker's topic.
+        self._died_with: dict[str, tuple[set[str], set[str]]] = {}
+        self._topic = f"gridloom-{os.urandom(8).hex()}"
         self._requested: Any = None
         self._scattered: dict[tuple[int, str], tuple[Any, Any]] = {}
         # The next graph: tasks, their workers and priorities, by key.
@@ -122,7 +130,7 @@ class DaskEngine:
         ours = ".".join(str(versions["client"]["host"]["python"]).split(".")[:2])
         if others := {place: one for place, one in python.items() if one != ours}:
             place, one = min(others.items())
-            self._refused |= {place.removeprefix("the Dask worker at ") for place in others}
+            self._refused |= {self._name[place.removeprefix("the Dask worker at ")] for place in others}
             raise ConnectError(
                 f"the Dask worker at {place} has Python {one}, and this program {ours}, which it cannot run functions of: run the program "
                 f"with Python {one}, or the workers with {ours}"
@@ -133,20 +141,23 @@ class DaskEngine:
         return self._names(self._info())
 
     def _names(self, there: dict[str, Any]) -> list[str]:
-        before, self._there = self._there, {}
-        for address, about in sorted(there.items()):
-            identity = address, str(about.get("local_directory", ""))
-            if (name := before.get(identity)) is None:
-                name = worker_name(len(self._address), str(about.get("name", "")), self._taken)
-                self._name[address], self._address[name] = name, address
-            self._there[identity] = name
-        if there:
-            self._requested = None
-        return [name for (address, _), name in self._there.items() if address not in self._refused]
+        with self._naming:
+            before, self._there = self._there, {}
+            for address, about in sorted(there.items()):
+                identity = address, str(about.get("local_directory", ""))
+                if (name := before.get(identity)) is None:
+                    name = worker_name(len(self._address), str(about.get("name", "")), self._taken)
+                    self._name[address], self._address[name] = name, address
+                self._there[identity] = name
+            if there:
+                self._requested = None
+            return [name for name in self._there.values() if name not in self._refused]
 
     def request_worker(self) -> None:
         """Submit a task that any worker can run."""
-        self._requested = self._client.submit(int, 0, pure=False)
+        # The worker may have left after it ran the call, or the cluster was restarted.
+        if self._requested is None or self._requested.status in _ENDED:
+            self._requested = self._client.submit(int, 0, pure=False)
 
     def probe(self, known: Measured | None = None) -> Measured:
         """Measure workers and links."""
@@ -174,7 +185,14 @@ class DaskEngine:
                     client |= {name: known.client_bytes_per_s[name] for name in names if name in known.client_bytes_per_s}
                 quick = min(latency, default=0.0)
                 hosts = {name: self._address[name].rpartition("//")[2].rpartition(":")[0] for name in names}
-                links = links_between(hosts, known, lambda one, other: self._between(one, other, quick))
+
+                def between(one: str, other: str) -> float:
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        return self._between(one, other, quick)
+                    # One of them runs a long call.
+                    return min(client[one], client[other])
+
+                links = links_between(hosts, known, between)
         except NotYet as error:
             raise ResultLost(f"a worker left while it was measured: {error}") from error
         return Measured(slots, speed, client, links, quick / 4 if known is None else known.latency_seconds)
@@ -197,15 +215,16 @@ class DaskEngine:
         """Pickle a function for the workers."""
         return bytes(cloudpickle.dumps(body))
 
-    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int, deaths: int) -> Any:
         """Have a call run on that worker."""
         if (body, worker) not in self._functions:
             # Before all calls that need it.
-            pickled = self.dumps(body)
+            pickled = self.dumps(_in_turn(body))
             self._functions[body, worker] = self._note(f"gridloom-{os.urandom(8).hex()}", (pickle.loads, pickled), worker, _FIRST)
-        return self._note(key, (_apply(), self._functions[body, worker], *args), worker, rank)
+        report = (f"{self._topic}-{worker}", key) if deaths else None
+        return self._note(key, (_apply(), self._functions[body, worker], report, deaths > 1, *args), worker, rank, deaths)
 
-    def _note(self, key: str, what: tuple[Any, ...], worker: str, rank: int) -> _Sent:
+    def _note(self, key: str, what: tuple[Any, ...], worker: str, rank: int, deaths: int = 0) -> _Sent:
         """Put a call into the next graph: a function and its arguments."""
         from dask._task_spec import Task  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
@@ -218,7 +237,7 @@ class DaskEngine:
             self._send()
         self._graph[key] = Task(key, function, *passed), where, -rank
         self._graph_bytes += sum(map(_size, passed))
-        sent = _Sent(key)
+        sent = _Sent(key, worker, deaths)
         self._noted.append(sent)
         self._retained.append(sent)
         return sent
@@ -320,9 +339,45 @@ class DaskEngine:
 
     def has_ended(self, result: Any) -> bool:
         """Whether a call has ended."""
-        if result.future is None or result.future.status in ("cancelled", "lost"):
+        if result.future is None or result.future.status in ("cancelled", "lost") or self._was_given_up(result):
             raise ResultLost(f"call {result.key} is not known to Dask")
         return result.future.status in _ENDED
+
+    def _was_given_up(self, result: _Sent) -> bool:
+        """Whether Dask gave up the call because too many workers were lost."""
+        from distributed import KilledWorker  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        return result.future.status == "error" and isinstance(result.future.exception(), KilledWorker)
+
+    def has_died(self, result: _Sent) -> bool:
+        """Whether the worker of the call died while the call was running or may have been running."""
+        if result.worker not in self._died_with:
+            events = self._events(f"{self._topic}-{result.worker}")
+            began, ended = ({str(event["key"]) for event in events if event["has_ended"] is has_ended} for has_ended in (False, True))
+            self._died_with[result.worker] = self._had(result.worker), began - ended
+        had, ran = self._died_with[result.worker]
+        return result.key in had and (not result.deaths or result.key in ran)
+
+    def _had(self, worker: str) -> set[str]:
+        """The calls that a worker had when it died; empty if it was asked to shut down."""
+        had: set[str] = set()
+        is_leaving = False
+        for event in self._events(self._address[worker]):
+            action = event.get("action")
+            if action == "add-worker":
+                is_leaving = False
+            elif action in ("close-worker", "retired") or action == "worker-status-change" and event.get("status") in _LEAVING:
+                is_leaving = True
+            elif action == "remove-worker":
+                is_expected = is_leaving or event.get("expected")
+                had = set() if is_expected else set(map(str, event.get("processing-tasks", ())))
+        return had
+
+    def _events(self, topic: str) -> list[dict[str, Any]]:
+        try:
+            return [event for _, event in self._client.get_events(topic) or () if isinstance(event, dict)]
+        except (OSError, asyncio.TimeoutError) as error:
+            raise self._gone(error) from error
 
     @contextlib.contextmanager
     def _telling(self, seconds: float) -> Iterator[None]:
@@ -362,3 +417,44 @@ def _apply() -> Callable[..., Any]:
     from toolz import apply  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     return apply  # type: ignore[no-any-return]
+
+
+def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function for workers. If `report` is set, it reports its start and end; if `is_alone`, no other call runs beside it in the process."""
+
+    def run(report: tuple[str, str] | None, is_alone: bool, *args: Any) -> Any:
+        import contextlib
+        import threading
+
+        from distributed import get_worker
+        from distributed.utils import sync
+
+        worker = get_worker()
+
+        def tell(has_ended: bool) -> None:
+            # The scheduler has received the event when this returns, so the event outlives the process.
+            if report is not None:
+                topic, key = report
+                sync(worker.loop, worker.scheduler.log_event, topic=topic, msg={"key": key, "has_ended": has_ended})
+
+        calls = vars(worker).setdefault("gridloom_calls", {"changed": threading.Condition(), "running": 0, "alone": 0})
+        with calls["changed"]:
+            calls["alone"] += is_alone
+            calls["changed"].wait_for(lambda: not calls["running"] if is_alone else not calls["alone"])
+            calls["running"] += 1
+        try:
+            tell(False)
+            try:
+                return body(*args)
+            finally:
+                # The next call may end the process before the scheduler has the result.
+                if is_alone:
+                    with contextlib.suppress(OSError):
+                        tell(True)
+        finally:
+            with calls["changed"]:
+                calls["running"] -= 1
+                calls["alone"] -= is_alone
+                calls["changed"].notify_all()
+
+    return run

@@ -42,10 +42,10 @@ class Engine(Protocol):
     """How users of the system start a worker, for messages."""
 
     def workers(self) -> list[str]:
-        """Names of the workers that are there now. One that joins gets a new name, also in the place of one that was lost."""
+        """Names of the connected workers. A worker that joins gets a new name, even if it replaces a lost one."""
 
     def request_worker(self) -> None:
-        """Submit something that needs a worker: a cluster that starts workers on demand has none while it is idle."""
+        """Submit a task that needs a worker, unless one is pending: a cluster that starts workers on demand has none while it is idle."""
 
     def probe(self, known: Measured | None = None) -> Measured:
         """Measure the workers that are there now and their links, but for what is `known`. `ResultLost` if one leaves meanwhile."""
@@ -53,11 +53,14 @@ class Engine(Protocol):
     def dumps(self, body: Callable[..., Any]) -> bytes:
         """Pickle a function for the workers."""
 
-    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int, deaths: int) -> Any:
         """Submit a call to a worker, calls of lower rank first; returns a reference to its result for the `args` of others.
 
-        It is sent by `launch` at the latest: many calls share one message. `ResultLost` if the worker cannot be reached. One thread at a time
-        submits, launches and discards.
+        `deaths` is the number of workers that died while the call was running or may have been running. After the second, the call runs alone in
+        its process, so that it is the cause of another death.
+
+        The call is sent by `launch` at the latest: many calls share one message. `ResultLost` if the worker cannot be reached. Only one thread
+        at a time calls `submit`, `launch` and `discard`; another one may call `probe` meanwhile.
         """
 
     def prefetch(self, key: str, result: Any, worker: str, rank: int) -> None:
@@ -82,7 +85,10 @@ class Engine(Protocol):
         """Fetch the results, by place, of those calls that have ended well, together."""
 
     def has_ended(self, result: Any) -> bool:
-        """Whether a call has ended, well or not. `ResultLost` if that cannot be known."""
+        """Whether a call has ended, with or without an error. `ResultLost` if the engine does not know, or the result is lost."""
+
+    def has_died(self, result: Any) -> bool:
+        """Whether the worker of a call died while the call may have been running; false after a requested shutdown. For engines that do not recover."""
 
     def times(self, keys: Iterable[str]) -> dict[str, tuple[float, float, str]]:
         """When calls ran, seconds of the workers' clocks, and on which worker."""

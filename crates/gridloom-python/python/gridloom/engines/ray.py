@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -65,6 +66,8 @@ class RayEngine:
         self._node: dict[str, str] = {}
         self._name: dict[str, str] = {}
         self._taken: set[str] = set()
+        # Held while workers are looked up and named.
+        self._naming = threading.Lock()
         self._requested: Any = None
         self._remote: dict[Callable[..., Any], Any] = {}
         # Remote functions with their options, by function and worker.
@@ -107,19 +110,22 @@ class RayEngine:
         return self._names(self._there())
 
     def _names(self, there: dict[str, Any]) -> list[str]:
-        for node, about in sorted(there.items()):
-            if node not in self._name:
-                name = worker_name(len(self._node), str(about["NodeName"]), self._taken)
-                self._name[node], self._node[name] = name, node
-                with self._translated_errors():
-                    self._helper[name] = self._helper_on(node)
-        if there:
-            self._requested = None
-        return [name for name, node in self._node.items() if node in there]
+        with self._naming:
+            for node, about in sorted(there.items()):
+                if node not in self._name:
+                    name = worker_name(len(self._node), str(about["NodeName"]), self._taken)
+                    with self._translated_errors():
+                        self._helper[name] = self._helper_on(node)
+                    self._name[node], self._node[name] = name, node
+            if there:
+                self._requested = None
+            return [name for name, node in self._node.items() if node in there]
 
     def request_worker(self) -> None:
         """Submit a task that any node can run."""
         with self._translated_errors():
+            if self._requested is not None and not self._ray.wait([self._requested], timeout=0, fetch_local=False)[0]:
+                return
             self._requested = self._ray.remote(num_cpus=1)(_nothing).remote()
 
     def probe(self, known: Measured | None = None) -> Measured:
@@ -164,7 +170,7 @@ class RayEngine:
         """Pickle a function for the workers."""
         return bytes(self._ray.cloudpickle.dumps(body))
 
-    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int) -> Any:
+    def submit(self, key: str, body: Callable[..., Any], args: list[Any], worker: str, rank: int, deaths: int) -> Any:
         """Have a call run on that worker."""
         if body not in self._remote:
             self._remote[body] = self._ray.remote(num_cpus=1, num_returns=2, max_retries=_RETRIES)(_timed(body))
@@ -239,6 +245,10 @@ class RayEngine:
         """Whether a call has ended."""
         with self._translated_errors():
             return bool(self._ray.wait([result.value], timeout=0, fetch_local=False)[0])
+
+    def has_died(self, result: Any) -> bool:
+        """Never called: Ray runs lost calls again by itself."""
+        return False
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:

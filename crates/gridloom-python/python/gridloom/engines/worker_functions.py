@@ -40,9 +40,9 @@ def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., 
 
         import numpy as np
 
-        def failed(kind: str, why: str) -> RuntimeError:
+        def failed(variant: str, why: str, **fields: str) -> RuntimeError:
             error = RuntimeError(f"{name}: {why}")
-            setattr(error, marked, (kind, name, why))
+            setattr(error, marked, (variant, name, why, fields or {"why": why}))
             return error
 
         def wrong(result: str, expected: str, value: Any) -> RuntimeError:
@@ -80,16 +80,23 @@ def body_of(pickled: bytes, signature: _gridloom.RawSignature) -> Callable[..., 
             dtype = np.dtype(base["Number"].lower())
             return array(result, dtype, shape, value) if is_array else scalar(result, dtype, value)
 
-        if not loaded:
-            try:
-                loaded.append(pickle.loads(pickled))
-            except ImportError as error:
-                raise failed(
-                    "CannotRun",
-                    f"it needs the module '{error.name}', which the worker cannot import ({sys.executable}): install it there, or define "
-                    "what the function uses in the module of the function",
-                ) from error
-        given = loaded[0](*args)
+        # An engine would end the worker, without a word of the call that did it.
+        try:
+            if not loaded:
+                try:
+                    loaded.append(pickle.loads(pickled))
+                except ImportError as error:
+                    raise failed(
+                        "CannotRun",
+                        f"it needs the module '{error.name}', which the worker cannot import ({sys.executable}): install it there, or define "
+                        "what the function uses in the module of the function",
+                    ) from error
+            given = loaded[0](*args)
+        except SystemExit as error:
+            how = f"it called sys.exit({error})"
+            raise failed("Crashed", how, how=how) from error
+        except KeyboardInterrupt as error:
+            raise failed("RemoteError", "it raised KeyboardInterrupt", kind="KeyboardInterrupt", message=str(error)) from error
         values = (given,) if len(results) == 1 else () if not results and given is None else given
         if not isinstance(values, tuple) or len(values) != len(results):
             raise wrong("return", f"a tuple of {len(results)} results" if results else "None", given)
@@ -126,8 +133,8 @@ def error_of(error: BaseException, server: str) -> TaskError | None:
     """Gridloom's error for one that a function of `body_of` raised on a worker; none for the function's own."""
     if not (isinstance(error, RuntimeError) and hasattr(error, _KIND)):
         return None
-    kind, function, why = getattr(error, _KIND)
-    made = of_variant(kind, f"{function} on {server}: {why}", {"function": function, "server": server, "why": why})
+    variant, function, why, fields = getattr(error, _KIND)
+    made = of_variant(variant, f"{function} on {server}: {why}", {"function": function, "server": server, **fields})
     return made if isinstance(made, TaskError) else None
 
 

@@ -57,7 +57,7 @@ def keep_folders_in(folder: str | os.PathLike[str]) -> None:
 
 
 def scratch_folder() -> Path | None:
-    """The folder of `keep_folders_in`; ``None`` outside workers."""
+    """The folder that `keep_folders_in` has set; ``None`` outside workers."""
     return _scratch
 
 

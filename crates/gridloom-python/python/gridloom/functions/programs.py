@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from .. import _gridloom
-from ..common.checks import seconds, whole
+from ..common.checks import seconds, size
 from ..errors import InputError
 from ..pickling.protocol import SIGNATURE_ATTRIBUTE
 from .declare import sizes_of
@@ -48,7 +48,7 @@ def program(
     sizes: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     timeout: float | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     statuses: Iterable[int] = (0,),
 ) -> Callable[..., Any]:
     """Make a function that runs a program: its input and output files are data of the grid.
@@ -80,8 +80,8 @@ def program(
         Environment variables of the program, in addition to those of the worker.
     timeout : float, optional
         Time limit of the program, seconds.
-    memory : int, optional
-        Limit on the address space of each of its processes, bytes.
+    memory : int or str, optional
+        Limit on the address space of each of its processes: a size such as ``"2GiB"``, or a number of bytes.
     statuses : iterable of int, optional
         Exit statuses that mean success.
 
@@ -134,7 +134,7 @@ def program(
         stderr=stderr,
         environment=dict(environment or {}),
         timeout_s=seconds("timeout", timeout),
-        memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
+        memory_bytes=size("memory", memory),
         statuses=frozenset(statuses),
     )
     name = name or _own_name(place, words)

@@ -28,7 +28,7 @@ from .protocol import SIGNATURE_ATTRIBUTE
 
 _CACHED = type(functools.lru_cache(lambda: None))
 _MAKE_CLASS, _SET_CLASS = cloudpickle.cloudpickle._make_skeleton_class, cloudpickle.cloudpickle._class_setstate
-# As cloudpickle pickles them with each function.
+# Attributes of a module that cloudpickle pickles with each function.
 _MODULE_ATTRIBUTES = ("__package__", "__name__", "__path__", "__file__")
 _DISPATCHING: types.CodeType = getattr(functools.singledispatch(lambda _: None), "__code__")
 # Longer functions are sent without their source lines.
@@ -49,7 +49,7 @@ os.register_at_fork(after_in_child=_renew)
 def dumps(value: Any, fetches: bool = False, aside: Aside | None = None, several: bool = False) -> bytes:
     """Pickle an object for a process that runs functions of the program. With `fetches`, handles are replaced by their values.
 
-    `several` calls get the pickle: a random generator in it draws the same numbers in each, which is reported.
+    `several` is true if several calls get the pickle: a random generator in it then draws the same numbers in each call, which is reported.
     """
     made = io.BytesIO()
     pickler = Pickler(made, fetches=fetches, aside=aside)
@@ -131,7 +131,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         return reduced
 
     def _class_of_main(self, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A class of the program, which is a variable of the main module of a worker, and stays as it is in the program."""
+        """Reduce a class of the program: in a worker, it becomes a variable of the main module; in the program, the own class is unchanged."""
         make, made, state, *others, _ = reduced
         if not self._shares:
             return make, made, state, *others, rebuild.set_returned_class
@@ -159,13 +159,13 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
 
 
 def _with_slots(class_: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Add the slots of a class to what cloudpickle pickles of it: a class that is made without them has no slots."""
+    """Add the slots of a class to its pickle, since cloudpickle omits them."""
     make, (constructor, name, bases, values, *rest), (attributes, others), *setters = reduced
-    if typing.NamedTuple in bases:  # which makes classes without a dictionary, and refuses slots
+    if typing.NamedTuple in bases:  # a NamedTuple rejects slots
         return reduced
     slots = tuple(key for key, member in vars(class_).items() if _is_slot(class_, key, member))
     attributes = {key: value for key, value in attributes.items() if key not in slots}
-    if not isinstance(class_.__dict__["__slots__"], (str, tuple, list, dict)):  # an iterator, say, which has ended
+    if not isinstance(class_.__dict__["__slots__"], (str, tuple, list, dict)):  # such as an exhausted iterator
         attributes["__slots__"] = slots
     return make, (constructor, name, bases, {**values, "__slots__": slots}, *rest), (attributes, others), *setters
 

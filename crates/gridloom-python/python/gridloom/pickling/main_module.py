@@ -1,9 +1,8 @@
-"""The module ``__main__`` of a worker: the global variables of the program's main module, as far as functions and classes of the program have
-brought them.
+"""The module ``__main__`` of a worker: those global variables of the program's main module that were sent with functions and classes.
 
-So functions find ``__main__.x``, pickles of objects of the program's classes name ``__main__``, and processes that a function starts by
-`multiprocessing` find its functions. Children of ``fork`` have the module in memory; those of ``spawn`` and ``forkserver`` import a main module
-by name: that of `CHILD`, which reads what `_Spec` has written.
+With it, functions can use ``__main__.x``, pickles of objects of the program's classes refer to ``__main__``, and processes that a function
+starts with `multiprocessing` find its functions. Children of ``fork`` inherit the module in memory; those of ``spawn`` and ``forkserver``
+import the module `CHILD` as their main module, and it reads the file that `_Spec` has written.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 FILE_VARIABLE = "GRIDLOOM_MAIN_MODULE"
 """File with the pickled global variables, for the processes that a function starts."""
 CHILD = "gridloom.worker.main_of_child"
-"""The module that such a process imports as its main module."""
+"""The module that these processes import as their main module."""
 
 
 class _Spec(ModuleSpec):
@@ -30,7 +29,7 @@ class _Spec(ModuleSpec):
 
     @property  # type: ignore[override, unused-ignore]
     def name(self) -> str:
-        """The module of a child, which finds the variables as they are now."""
+        """Write the current variables to the file, and return the name of the module that a child imports."""
         path = Path(os.environ[FILE_VARIABLE])
         path.parent.mkdir(mode=0o700, exist_ok=True)
         written = path.with_name(f"{path.name}-{os.getpid()}")
@@ -43,7 +42,7 @@ class _Spec(ModuleSpec):
         pass
 
     def _pickled(self) -> bytes:
-        """The variables that can be pickled; most programs have no other ones."""
+        """Pickle the variables. If that fails, which is rare, leave out those that cannot be pickled."""
         assert _dumps is not None, "there is a main module"
         variables = {key: value for key, value in self._variables.items() if not key.startswith("__")}
         try:
@@ -62,14 +61,14 @@ def _is_picklable(value: Any) -> bool:
 
 
 def enable(file: Path, dumps: Callable[[Any], bytes]) -> None:
-    """Let this process have main modules of programs, which `dumps` pickles and which the file holds for its children."""
+    """Allow `make_main` in this process. `dumps` pickles the variables of a main module; `file` stores them for child processes."""
     global _dumps
     _dumps = dumps
     os.environ[FILE_VARIABLE] = os.fspath(file)
 
 
 def make_main(base: dict[str, Any]) -> types.ModuleType | None:
-    """Make the main module of a program; ``None`` if this process is no worker, which keeps its own."""
+    """Create the main module of a program; ``None`` if this process is not a worker and keeps its own main module."""
     if _dumps is None:
         return None
     module = types.ModuleType("__main__")

@@ -53,7 +53,7 @@ def name_of(function: Any) -> str:
 def pack_function(function: Callable[..., Any], several: bool = False) -> bytes:
     """Pickle a function by module and name if its module can be imported, otherwise by value with everything that it uses.
 
-    `several` calls get the pickle.
+    `several` is true if several calls get the pickle.
     """
     if not callable(function):
         raise ArgumentError(f"expected a function to run, got {type(function).__name__} {function!r}")
@@ -113,7 +113,7 @@ def _packed(
 ) -> bytes:
     try:
         return dumps(value, fetches, aside, several)
-    except (TaskError, RandomStateWarning):  # raised while a handle was fetched; of a program that makes warnings errors
+    except (TaskError, RandomStateWarning):  # a handle could not be fetched, or the program turns warnings into errors
         raise
     except Exception as error:
         guilty = _first_unpicklable(parts(), fetches)

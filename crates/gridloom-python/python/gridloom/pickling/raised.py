@@ -1,7 +1,7 @@
-"""Exceptions of functions, from a worker to the program. The pickle is a list of records, one for each exception; the first one is raised.
+"""Sends exceptions of functions from a worker to the program. The pickle is a list of records, one for each exception; the first is raised.
 
-The exceptions of a group, and the one that an exception followed (its cause or context), have records of their own. So one that cannot be
-rebuilt in the program degrades to a `RemoteError` alone.
+The exceptions of a group, and the cause and context of an exception, have their own records. If one of them cannot be rebuilt in the
+program, only that one is replaced by a `RemoteError`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .rebuild import attributes_of, make_group
 # Not in Python 3.10.
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
 
-# The middle of a longer text is cut out: of the exception that is raised, and of another one.
+# Maximum length of the texts of the raised exception, and of each other one. The middle of a longer text is cut out.
 _TEXT_CHARACTERS_MAX = 65_536
 _OTHER_TEXT_CHARACTERS_MAX = 4_096
-# Exceptions that others followed. A loop that tries again and again makes a long chain.
+# Maximum number of causes and contexts. A loop of retries makes a long chain.
 _FOLLOWED_MAX = 64
 
 
@@ -50,15 +50,15 @@ class _Record:
     kind, message, text : str
         Its class, text and traceback.
     classes : tuple of str
-        Names of its class and those above it.
+        Names of its class and base classes.
     why : str
-        Why it could not be pickled, if so.
+        Reason why it could not be pickled; empty otherwise.
     parts : list of int or None
         Records of the exceptions of a group.
     cause, context : int or None
-        Records of the exceptions that it followed.
+        Records of its cause and context.
     suppresses : bool
-        Whether its context is not shown.
+        Whether a traceback omits its context.
     """
 
     pickled: bytes
@@ -78,9 +78,9 @@ def pack_raised(error: BaseException, show: Callable[[BaseException], str]) -> b
     packer = _Packer(show)
     try:
         packer.add(error)
-    except RecursionError:  # groups in groups
+    except RecursionError:  # deeply nested groups
         packer.records[1:] = []
-        packer.records[0].parts, packer.records[0].pickled, packer.records[0].why = None, b"", "its groups are nested too deeply"
+        packer.records[0].parts, packer.records[0].pickled, packer.records[0].why = None, b"", "groups are nested in it too deeply"
         packer.records[0].cause = packer.records[0].context = None
     return pickle.dumps([tuple(vars(one).values()) for one in packer.records])
 
@@ -123,7 +123,7 @@ def _says_how(error: BaseException) -> bool:
 
 
 def _pickled(error: BaseException, is_group: bool) -> tuple[bytes, str]:
-    """The exception, pickled such that it can be unpickled; or nothing, and why it cannot."""
+    """The pickled exception and an empty text, or empty bytes and the reason why it cannot be pickled and unpickled."""
     try:
         form: Any = error
         if is_group:
@@ -133,16 +133,16 @@ def _pickled(error: BaseException, is_group: bool) -> tuple[bytes, str]:
         found = pickle.loads(made.getvalue())
         copy = make_group(found, getattr(error, "exceptions")) if is_group else found
         if type(copy) is not type(error) or text_of(copy) != text_of(error):
-            raise TypeError("another exception copy out")
+            raise TypeError("its copy is a different exception")
         return made.getvalue(), ""
     except RecursionError:
         raise
-    except BaseException as failed:  # an exception can be made such that unpickling it exits
+    except BaseException as failed:  # unpickling an exception may call exit()
         return b"", f"{type(failed).__name__}: {text_of(failed)}"
 
 
 def unpack_raised(given: Any, name: str, server: str) -> BaseException:
-    """Unpickle the exception of the function `name`. Those that cannot be rebuilt are `RemoteError`."""
+    """Unpickle the exception of the function `name`. Exceptions that cannot be rebuilt are replaced by `RemoteError`."""
     records = [_Record(*one) for one in pickle.loads(given)]
     rebuilder = _Rebuilder(records, name, server)
     errors = [rebuilder.error(number) for number in range(len(records))]
@@ -152,14 +152,14 @@ def unpack_raised(given: Any, name: str, server: str) -> BaseException:
         _set(error, "__cause__", None if record.cause is None else errors[record.cause])
         _set(error, "__suppress_context__", record.suppresses)
     raised = errors[0]
-    # The traceback on the server is the cause. The exception that it followed there stays its context.
+    # Its cause becomes the traceback from the server. Its original cause or context becomes its context.
     _set(raised, "__context__", raised.__cause__ or raised.__context__)
     _set(raised, "__cause__", RemoteTraceback(records[0].text))
     return raised
 
 
 def _set(error: BaseException, name: str, value: Any) -> None:
-    """Set an attribute, also of an exception that refuses to be changed, such as a frozen data class."""
+    """Set an attribute, even of an immutable exception such as a frozen data class."""
     BaseException.__setattr__(error, name, value)
 
 
@@ -169,7 +169,7 @@ class _Rebuilder:
     Attributes
     ----------
     whole : set of int
-        Records of exceptions that are of their own class.
+        Numbers of the records whose exceptions were rebuilt with their own class.
     """
 
     def __init__(self, records: list[_Record], name: str, server: str) -> None:

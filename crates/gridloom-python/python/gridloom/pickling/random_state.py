@@ -1,8 +1,8 @@
 """Random generators in pickles: each copy draws the same numbers.
 
-The generators that modules use for their own functions are sent by name: `random.random` and ``numpy.random.rand`` draw from the generator of
-the process where they run, also as global variables of a function. Others are copied with their state. The second copy of the same state of
-a generator is reported.
+Generators that belong to a module are sent by name: `random.random` and ``numpy.random.rand`` use the generator of the process in which they
+run, even if they are global variables of a function. Other generators are copied with their state. The second copy of the same state is
+reported.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 
 from ..errors import RandomStateWarning
 
-# A program sends few.
+# Maximum number of remembered generators; most programs send few.
 _SENT_MAX = 256
 _PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclasses.dataclass
 class _Sent:
-    """A generator that was sent, the digest of its state then, and whether the program was warned of it."""
+    """A generator that was sent, the digest of its state at that time, and whether the program was warned."""
 
     generator: Any
     state: bytes = b""
     is_reported: bool = False
 
 
-# By the address, which is valid since the generator is kept.
+# By address, which stays valid because the generator is kept alive.
 _sent: collections.OrderedDict[int, _Sent] = collections.OrderedDict()
 _lock = threading.Lock()
 
@@ -50,7 +50,7 @@ def name_in_module(value: Any) -> tuple[Any, str] | None:
 
 
 def is_generator(value: Any) -> bool:
-    """Whether a pickle of the value contains the state of a random generator, and not only by a part."""
+    """Whether the value itself, not one of its parts, has the state of a random generator."""
     if isinstance(value, random.Random):
         return not isinstance(value, random.SystemRandom)
     numpy = sys.modules.get("numpy.random")
@@ -58,18 +58,18 @@ def is_generator(value: Any) -> bool:
 
 
 def note_sent(generators: list[Any], several: bool) -> None:
-    """Note generators of one pickle; `several` calls get it. Warn, once for each generator, if another call gets the same numbers."""
+    """Record the generators of a pickle that one call or `several` calls get. Warn once for each generator whose state is sent to several calls."""
     if new := [one for one in generators if _is_new_copy(one, several)]:
         warnings.warn(
             f"a random generator ({type(new[0]).__qualname__}) is sent to several calls, and each of them draws the same numbers from its "
-            "copy: give each call a generator of its own, as by Generator.spawn or SeedSequence.spawn of NumPy, or a seed",
+            "copy: give each call its own seed or generator, for example by SeedSequence.spawn or Generator.spawn of NumPy",
             RandomStateWarning,
             stacklevel=_level_of_program(),
         )
 
 
 def _is_new_copy(generator: Any, several: bool) -> bool:
-    """Whether the generator has drawn no numbers since it was sent before, or goes to `several` calls, and was not reported before."""
+    """Whether this state was sent before or is now sent to `several` calls, and the generator was not reported yet."""
     state = generator.getstate() if isinstance(generator, random.Random) else generator.state
     digest = hashlib.blake2b(pickle.dumps(state), digest_size=16).digest()
     with _lock:
@@ -83,7 +83,7 @@ def _is_new_copy(generator: Any, several: bool) -> bool:
 
 
 def _level_of_program() -> int:
-    """Level of the program's frame above those of this package, for `warnings.warn` in the caller."""
+    """The `stacklevel` with which `warnings.warn` in the caller names the first frame outside this package."""
     level = 1
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):

@@ -48,7 +48,7 @@ class Namespace:
     changes : int
         Number of times that the program has sent a new value; -1 once no new function gets the variables.
     main : module or None
-        The module ``__main__`` of the worker while functions of the program run, if these are the variables of the program's.
+        The worker's module ``__main__`` while functions of the program run, if these are the variables of the program's main module.
     """
 
     values: dict[str, Any]
@@ -81,7 +81,7 @@ class Rebuilt:
     changes: list[tuple[Namespace, int]]
 
     def use_main(self) -> None:
-        """Make the main module of its program that of this process."""
+        """Use the main module of the program as that of this process."""
         for namespace, _ in self.changes:
             if namespace.main is not None:
                 sys.modules["__main__"] = namespace.main
@@ -143,14 +143,14 @@ def make_function(
 
 
 def _namespace(key: str, base: dict[str, Any]) -> Namespace:
-    """The global variables with this key. Unless they are there, they begin with those of `base`."""
+    """The global variables with this key; a new namespace starts with the variables in `base`."""
     namespace = _namespaces.get(key)
     if namespace is None:
         values = {"__builtins__": __builtins__, **base}
-        # Code that `exec` runs may have a namespace of that name, too.
+        # A namespace of `exec` can also have the name `__main__`; only that of the module is used.
         main = make_main(values) if key.endswith(":__main__:") else None
         namespace = _namespaces[key] = Namespace(values if main is None else vars(main), main=main)
-        if main is not None:  # unpickling may look for it
+        if main is not None:  # unpickling may import it
             sys.modules["__main__"] = main
         if len(_namespaces) > _NAMESPACES_MAX:
             _namespaces.popitem(last=False)[1].changes = -1
@@ -160,7 +160,7 @@ def _namespace(key: str, base: dict[str, Any]) -> Namespace:
 
 
 def _add_to_main(namespace: Namespace, value: Any) -> None:
-    """Let the main module have a function or class under its name, unless the program sends a variable of that name."""
+    """Add a function or class to the main module under its name, unless the program has sent a variable of that name."""
     name = value.__qualname__
     if namespace.main is not None and value.__module__ == "__main__" and name.isidentifier() and name not in namespace.digests:
         namespace.values[name] = value
@@ -209,9 +209,9 @@ def attributes_of(error: BaseException) -> _Attributes:
 
 
 def reduce_exception(error: BaseException) -> Any:
-    """Reduce an exception for a pickle: by its constructor, as Python does, or from its parts if the constructor takes other arguments.
+    """Reduce an exception for a pickle: to a call of its constructor, or to its parts if the constructor takes other arguments than `args`.
 
-    Return ``NotImplemented`` if the class defines it, or for what Python does.
+    Return ``NotImplemented`` if the class defines its own reduction, or if Python's default is sufficient.
     """
     kind: Any = type(error)
     names = ("__reduce__", "__reduce_ex__", "__setstate__")
@@ -225,14 +225,14 @@ def reduce_exception(error: BaseException) -> Any:
 
 
 def _is_made_by_constructor(error: BaseException, attributes: _Attributes) -> bool:
-    """Whether the constructor makes an equal exception of the `args`."""
+    """Whether the constructor, called with `args`, makes an equal exception."""
     try:
         made = type(error)(*error.args)
         set_attributes(made, attributes)
         return type(made) is type(error) and text_of(made) == text_of(error)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # a constructor can exit
+    except BaseException:  # a constructor may call exit()
         return False
 
 
@@ -246,7 +246,7 @@ def make_exception(kind: type[BaseException], args: tuple[Any, ...], is_construc
 
 
 def make_group(form: tuple[Any, str, _Attributes], errors: Iterable[BaseException]) -> Any:
-    """Create a group of exceptions, of this class, message and attributes, without calling its constructor."""
+    """Create an exception group from its class, message and attributes, without calling its constructor."""
     kind, message, attributes = form
     made = _built_in_new(kind)(kind, message, list(errors))
     set_attributes(made, attributes)
@@ -254,14 +254,14 @@ def make_group(form: tuple[Any, str, _Attributes], errors: Iterable[BaseExceptio
 
 
 def set_attributes(error: BaseException, attributes: _Attributes) -> None:
-    """Set attributes, also of an exception that refuses to be changed, such as a frozen data class."""
+    """Set attributes, even of an immutable exception such as a frozen data class."""
     vars(error).update(attributes[0])
     for name, value in attributes[1].items():
         BaseException.__setattr__(error, name, value)
 
 
 def _built_in_new(kind: type[BaseException]) -> Any:
-    """The ``__new__`` of the nearest class above that is not written in Python."""
+    """The ``__new__`` of the nearest base class that is not written in Python."""
     news = (vars(one).get("__new__") for one in kind.__mro__)
     return next(new for new in news if isinstance(new, types.BuiltinFunctionType))
 

@@ -203,7 +203,7 @@ def mapped(
     least: int = 1,
     progress: bool = False,
 ) -> MapResults[Any]:
-    """Results of a function for each group of items of the iterables, in order. `pack` is told whether several calls may get the function."""
+    """Results of a function for each group of items of the iterables, in order. `pack` is called with true if several calls may get the function."""
     if chunksize < 1:
         raise ValueError(f"chunksize must be >= 1, got {chunksize}")
     function, name = pack(_length(iterables) != 1)

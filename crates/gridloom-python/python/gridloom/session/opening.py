@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import _gridloom
-from ..common.checks import whole
+from ..common.checks import size, whole
 from ..common.executable import blas_library, program
 from ..common.interpreter import interpreter_options
 from ..display.output import NO_LOG_VARIABLE, Logs, listener
@@ -24,6 +24,8 @@ from ..pickling.protocol import ARGUMENTS_VARIABLE, PATH_VARIABLE
 from .grid import Grid
 
 _Path = str | os.PathLike[str]
+# Linux refuses to start a program with a variable of 128 KiB or more.
+_VARIABLE_BYTES_MAX = 100_000
 
 _DASK, _RAY = "dask://", "ray://"
 _DEFAULT_ADDRESS = "127.0.0.1:7711"
@@ -39,8 +41,8 @@ def local(
     libraries: Iterable[_Path] = (),
     slots: int = 1,
     plain: int = 0,
-    memory: int | None = None,
-    worker_memory: int | None = None,
+    memory: int | str | None = None,
+    worker_memory: int | str | None = None,
     shared_memory: bool = True,
     environment: Mapping[str, str] | None = None,
     run_code: bool = True,
@@ -71,12 +73,12 @@ def local(
         Calls that each server runs at a time.
     plain : int, optional
         How many of them talk to the client only, and keep nothing between calls.
-    memory : int, optional
-        Bound on the data that each server holds in its store, bytes: arguments, results and shared data. What functions allocate is
-        not included.
-    worker_memory : int, optional
-        Bound on the memory that each worker holds besides the store, with the processes that its functions start, bytes. A worker that exceeds
-        it is killed, and its call fails with `OutOfMemory`. Simulated workers have no bound.
+    memory : int or str, optional
+        Limit of the data in the store of each server: arguments, results and shared data. A size with a unit, such as ``"8GiB"`` or
+        ``"500MB"``, or a number of bytes. Memory that functions allocate is not included.
+    worker_memory : int or str, optional
+        Limit of the memory of each worker and the processes that its functions start, without the store; a size like `memory`. A worker that
+        exceeds the limit is killed, and its call fails with `OutOfMemory`. Simulated workers have no limit.
     shared_memory : bool, optional
         Whether arrays go through shared memory, else over TCP.
     environment : dict of str to str, optional
@@ -86,9 +88,9 @@ def local(
         program's modules.
     logs : bool, "plain" or callable, optional
         Output of Python functions, with warnings, lines of `logging`, and progress by `gridloom.progress`: ``True``
-        shows it here while the program waits for results, with the function and the server before each line; ``"plain"`` shows it as it is,
-        for programs whose output others read; ``False`` shows nothing, and no output of C code either; a function gets each piece as an
-        `Output`.
+        shows it here while the program waits for results, with the function and the server before each line; ``"plain"`` prints it
+        without labels, for programs whose output is read by other programs; ``False`` shows nothing, and no output of C code either; a
+        function gets each piece as an `Output`.
     progress : bool, optional
         Whether a terminal or notebook shows how far groups and maps are, and values that take long on the network.
 
@@ -125,8 +127,8 @@ def local(
         functions=files,
         run_code=run_code,
         libraries=_paths("libraries", libraries),
-        memory_bytes=None if memory is None else whole("memory", memory, 1, 2**63 - 1),
-        worker_memory_bytes=None if worker_memory is None else whole("worker_memory", worker_memory, 1, 2**63 - 1),
+        memory_bytes=size("memory", memory),
+        worker_memory_bytes=size("worker_memory", worker_memory),
         shared_memory=shared_memory,
         blas=_blas(),
         python=sys.executable or None,
@@ -134,7 +136,7 @@ def local(
         program=program(),
         environment=[
             (PATH_VARIABLE, os.pathsep.join(search_path())),
-            (ARGUMENTS_VARIABLE, json.dumps(sys.argv)),
+            *_arguments(),
             (NO_LOG_VARIABLE, "1"),
             *(environment or {}).items(),
         ],
@@ -142,6 +144,12 @@ def local(
         executes=_executes(),
     )
     return Grid(raw, on_output, progress=shows, folder=folder)
+
+
+def _arguments() -> list[tuple[str, str]]:
+    """The variable with the program's arguments; only its name if there are too many, such as thousands of files."""
+    text = json.dumps(sys.argv)
+    return [(ARGUMENTS_VARIABLE, text if len(text) < _VARIABLE_BYTES_MAX else json.dumps(sys.argv[:1]))]
 
 
 def connect(

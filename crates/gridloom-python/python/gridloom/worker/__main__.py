@@ -25,13 +25,13 @@ def main(arguments: list[str]) -> int:
         Exit status.
     """
     descriptor = int(arguments[arguments.index("--fd") + 1]) if "--fd" in arguments else 0
-    # An interrupt at the terminal is for the server, which ends its workers. Programs that functions start do not inherit a handler, as they
-    # would inherit that the signal is ignored.
+    # The server handles an interrupt at the terminal and ends its workers. An empty handler is used because programs that functions start
+    # would inherit an ignored signal.
     signal.signal(signal.SIGINT, lambda *_: None)
     # Output of functions is for people: those of the program, or of the server.
     os.dup2(2, 1)
     mark_worker()
-    # Line-buffered, as at a terminal: a crash loses no printed line. UTF-8 in any locale, since the server reads that.
+    # Line-buffered, as at a terminal: a crash loses no printed line. UTF-8 in any locale, because the server expects it.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout, sys.stderr = ToProgram(sys.stdout, False), ToProgram(sys.stderr, True)

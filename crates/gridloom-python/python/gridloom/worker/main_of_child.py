@@ -1,6 +1,6 @@
-"""The main module of a process that a function has started by `multiprocessing`: the functions and other variables of the program.
+"""The main module of a process that a function started with `multiprocessing`. It has the functions and variables of the program.
 
-`multiprocessing` runs it in place of the program's main module; see `pickling.main_module`.
+`multiprocessing` imports it instead of the program's main module; see `pickling.main_module`.
 """
 
 import os

@@ -1,5 +1,6 @@
-//! Which implementation of BLAS or LAPACK a library file is. Its name does not tell: distributions let `libblas.so.3` be a link to any of
-//! them. The file's path and content do; the library is not loaded, since that runs its code in the server.
+//! Detects the implementation of a BLAS or LAPACK library. The name of the file is not sufficient, because in distributions
+//! `libblas.so.3` may be a link to any implementation. The resolved path and the content of the file are searched instead;
+//! the library is not loaded, because that would run its code in the server.
 
 use std::fmt;
 use std::path::Path;
@@ -7,12 +8,12 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Implementation {
     Optimized(&'static str),
-    /// Netlib's own, written to be read.
+    /// The reference implementation of Netlib, which is slow.
     Reference,
     Unknown,
 }
 
-/// Words that only the files of an implementation contain, and its name.
+/// Words that occur only in the files of one implementation, and the name of the implementation.
 const WORDS: [(&str, &str); 7] = [
     ("openblas", "OpenBLAS"),
     ("flexiblas", "FlexiBLAS"),
@@ -33,7 +34,7 @@ impl Implementation {
                 .map(|found| found.1)
         };
         let file_name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // The folder's name, too: `openblas-pthread/libblas.so.3`.
+        // The folder may name the implementation: `openblas-pthread/libblas.so.3`.
         let folder = file.parent().and_then(Path::file_name).unwrap_or_default();
         if let Some(name) = named(file_name.as_bytes()).or_else(|| named(folder.as_encoded_bytes())) {
             return Implementation::Optimized(name);
@@ -47,7 +48,7 @@ impl Implementation {
         }
     }
 
-    /// Returns a warning of its speed, if it is slow.
+    /// Returns a warning if the implementation is slow.
     pub(super) fn warning(self, description: &str) -> Option<String> {
         (self == Implementation::Reference && description != "lapack").then(|| {
             format!(

@@ -10,6 +10,7 @@ mod template;
 
 use std::path::{Path, PathBuf};
 
+use gridloom_base::text_file::check_regular;
 use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
 
@@ -114,8 +115,11 @@ pub(crate) fn builtin_offer(name: &str, named: &[PathBuf]) -> Result<Offer, Erro
     offer_from(builtin, named, &folders)
 }
 
-/// Checks that the BLAS library named by the environment exists.
+/// Checks that the BLAS library named by the environment exists and is a regular file.
 pub(crate) fn check_named_blas() -> Result<(), Error> {
+    if let Some(library) = blas_variable().filter(|path| path.exists()) {
+        check_regular(&library).map_err(|why| Error::Input(format!("{BLAS_VARIABLE}: {why}")))?;
+    }
     match blas_variable().filter(|path| path.components().count() > 1 && !path.exists()) {
         None => Ok(()),
         Some(library) => {

@@ -4,8 +4,8 @@
 //! the precision's letter, `@q` by that of its real parts; `@t`, `@r` and `@c` by its type, its real type and its
 //! complex type; `@s` by the type of the scratch space that is integer in real routines; `@w` by the name of FFTW's
 //! library; `@T` and `@H` by the letters of its operations in symmetric updates and in least squares; `@M` and `@A` by
-//! the numbers of real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` expands to a test whether a flag
-//! is that letter, in either case, and `@one(NTC)` lists letters in both cases as the values of a flag.
+//! the numbers of real operations of a multiplication and an addition. Everywhere, `@is_N(flag)` expands to a test
+//! whether a flag is that letter in either case, and `@one(NTC)` to a list of the allowed letters in both cases.
 
 /// Returns the expanded description.
 pub(super) fn expand(template: &str) -> String {
@@ -58,7 +58,7 @@ fn of_precision(block: &str, letter: &str) -> String {
         ("@w", if real == "d" { "fftw" } else { "fftwf" }),
         ("@M", multiplication),
         ("@A", addition),
-        // Letters of the operations that symmetric updates and least squares have.
+        // Letters of the operations of symmetric updates and least squares.
         ("@T", if is_complex { "NT" } else { "NTC" }),
         ("@H", if is_complex { "NC" } else { "NT" }),
     ];

@@ -108,7 +108,7 @@ impl Directory {
         }
     }
 
-    /// Returns whether the agent has answered; its loss is an error, unless `may_recover` accepts the reason.
+    /// Returns true if the agent has answered. The loss of the agent is an error unless `may_recover` accepts the reason.
     pub(crate) fn is_connected(&self, may_recover: impl Fn(&str) -> bool) -> Option<Result<(), Error>> {
         match &self.agent_lost {
             Some(TaskError::AgentLost { why, .. }) if may_recover(why) => None,

@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** if a holder will not send a datum, the client that owns the datum is notified and names another source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{AdmissionOutput, send};
@@ -70,6 +70,15 @@ impl Fetches {
     /// True if data were requested from a node and have not arrived.
     pub(in crate::node::server) fn is_requested_from(&self, node: NodeId) -> bool {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_requested)
+    }
+
+    /// Returns the nodes from which shared data, and no other data, were requested and have not arrived.
+    pub(in crate::node::server) fn sources_of_shared_data(&self) -> BTreeSet<NodeId> {
+        let requested = || self.awaited.iter().filter(|(_, awaited)| awaited.is_requested);
+        let of_clients: BTreeSet<NodeId> =
+            requested().filter(|(datum, _)| !datum.is_shared()).map(|(_, awaited)| awaited.from).collect();
+        let shared = requested().filter(|(datum, _)| datum.is_shared()).map(|(_, awaited)| awaited.from);
+        shared.filter(|from| !of_clients.contains(from)).collect()
     }
 
     /// True if a datum has not been requested from any node.

@@ -49,6 +49,7 @@ pub(super) struct Admission {
 }
 
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all outputs are effects")]
 pub(super) enum AdmissionOutput {
     Effect(Effect),
     /// A copy was evicted. Its owner is notified, after the reports of data that arrived for it.

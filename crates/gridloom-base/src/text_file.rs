@@ -1,48 +1,69 @@
-//! Text files that people write, on any system and with any editor.
+//! Reads text files from any system and editor.
 //!
 //! A file is UTF-8, or UTF-16 with a byte order mark, or XML that declares ISO-8859-1 or US-ASCII. A byte order mark is
 //! dropped. Lines may end with CR LF or CR; the text has LF.
 //!
-//! **Invariant:** only regular files of bounded size are read, so that no name of a device or a pipe blocks a program.
+//! **Invariant:** only regular files of bounded size are read, so a device or pipe cannot block a program.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use crate::Error;
-
-/// Largest file: the plan of the largest group takes a fifth.
+/// Maximum size of a file, in bytes: five times the plan of the largest group.
 const BYTES_MAX: u64 = 512 << 20;
-/// Bytes at the beginning of an XML file within which its encoding is declared.
+/// Number of bytes at the beginning of an XML file in which the declaration of the encoding is searched.
 const DECLARATION_BYTES: usize = 200;
 
 /// Reads a text file.
 ///
 /// # Errors
-/// If the file cannot be read, is no regular file or too large, or is not text; the message has the line and column of
-/// the first wrong byte.
-pub fn read_text(file: &Path) -> Result<String, Error> {
-    let wrong = |why: String| Error::Input(format!("{}{why}", file.display()));
+/// If the file cannot be read, is not a regular file, is too large, or is not text. The message begins with the file, and
+/// with the line and column of the first invalid byte.
+pub fn read_text(file: &Path) -> Result<String, String> {
+    let wrong = |why: String| format!("{}{why}", file.display());
     let failed = |error: std::io::Error| wrong(format!(": {error}"));
-    // Opening a pipe would block.
-    let kind = fs::metadata(file).map_err(failed)?;
-    if kind.is_dir() {
-        return Err(wrong(": it is a folder; name a file in it".into()));
-    }
-    if !kind.is_file() {
-        return Err(wrong(": it is a device, pipe or socket; name a regular file".into()));
-    }
+    check_regular(file)?;
     let mut bytes = Vec::new();
     File::open(file).and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(failed)?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(wrong(format!(": the file has more than {} MiB, which is the limit", BYTES_MAX >> 20)));
+        return Err(wrong(format!(
+            ": the file has more than {} MiB, which is the limit; use a smaller file",
+            BYTES_MAX >> 20
+        )));
     }
     decode(bytes).map_err(wrong)
 }
 
+/// Reads a file of any size and contents.
+///
+/// # Errors
+/// If the file cannot be read or is not a regular file. The message begins with the file.
+pub fn read_bytes(file: &Path) -> Result<Vec<u8>, String> {
+    check_regular(file)?;
+    fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Checks that a file is regular: opening a pipe would block, and a device may have no end.
+///
+/// # Errors
+/// If it is not, or does not exist. The message begins with the file.
+pub fn check_regular(file: &Path) -> Result<(), String> {
+    let kind = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    if kind.is_dir() {
+        return Err(format!("{}: it is a folder; name a file in it", file.display()));
+    }
+    if !kind.is_file() {
+        return Err(format!("{}: it is a device, pipe or socket; name a regular file", file.display()));
+    }
+    Ok(())
+}
+
 /// Returns the text of a file's bytes.
-fn decode(bytes: Vec<u8>) -> Result<String, String> {
+///
+/// # Errors
+/// With the place of the first invalid byte, such as `:2:3: …`.
+pub fn decode(bytes: Vec<u8>) -> Result<String, String> {
     let text = match bytes[..] {
         [0xef, 0xbb, 0xbf, ..] => utf8(&bytes[3..])?.into_owned(),
         [0xff, 0xfe, ..] => utf16(&bytes[2..], u16::from_le_bytes)?,
@@ -77,7 +98,9 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, String> {
             Ok(letter) => text.push(letter),
             Err(_) => {
                 let place = place_at_end(&text);
-                return Err(format!("{place}: the file begins as UTF-16, but is not; save the file as UTF-8"));
+                return Err(format!(
+                    "{place}: the file begins as UTF-16 but has invalid UTF-16 here; save the file as UTF-8"
+                ));
             }
         }
     }
@@ -112,14 +135,14 @@ mod tests {
         std::fs::write(&file, "ä\nbö\u{fc} \u{e9}").unwrap();
         assert_eq!(read_text(&file).unwrap(), "ä\nböü é");
         std::fs::write(&file, b"\xc3\xa4\nb\xc3\xb6\xff\n").unwrap();
-        let error = read_text(&file).unwrap_err().to_string();
+        let error = read_text(&file).unwrap_err();
         assert!(error.ends_with(":2:3: the byte 0xff is not UTF-8; save the file as UTF-8"), "{error}");
         std::fs::remove_file(&file).unwrap();
-        assert!(read_text(&file).unwrap_err().to_string().contains("No such file"));
+        assert!(read_text(&file).unwrap_err().contains("No such file"));
     }
 
     #[test]
-    fn every_editor_writes_the_same_text() {
+    fn all_encodings_and_line_ends_give_the_same_text() {
         let text = "<?xml version='1.0'?>\n<a b='\u{e9}\u{fc}'/>\n";
         let units: Vec<u16> = format!("\u{feff}{text}").encode_utf16().collect();
         let latin = text.replace("?>", " encoding=\"ISO-8859-1\"?>");
