@@ -12,6 +12,8 @@
 #   make wheel-portable    the same for any Linux with glibc 2.28 or newer (2018): target/portable/
 
 PYTHON ?= python3
+# Python cannot load packages from a folder whose path the locale cannot represent.
+UTF8 := LC_ALL=C.UTF-8 PYTHONUTF8=1
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
@@ -66,12 +68,12 @@ install: capi
 	install -m 755 target/release/gridloom "$(DESTDIR)$(PREFIX)/bin/"
 	cp -RP target/capi/include target/capi/lib target/capi/share "$(DESTDIR)$(PREFIX)/"
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(UTF8) $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # scikit-image is there for the photograph that it ships.
 $(VENV)/ready: requirements.txt
 	@echo "Python packages that building and the demonstration need go into $(VENV)/ (10 to 60 s)."
-	$(PYTHON) -m venv $(VENV)
+	$(UTF8) $(PYTHON) -m venv $(VENV)
 	$(PIP) -r requirements.txt
 	$(PIP) --no-deps scikit-image==0.26.0
 	@touch $@
@@ -87,8 +89,8 @@ $(VENV)/dask-before/ready: $(VENV)/ready
 
 # A model server for the tests of connectors, apart from the rest: it wants older versions of some packages. Half a minute, 300 MB.
 $(VENV)/mlserver/ready: $(VENV)/ready
-	$(PYTHON) -m venv $(VENV)/mlserver
-	$(VENV)/mlserver/bin/python -m pip install --quiet --disable-pip-version-check mlserver==1.7.1
+	$(UTF8) $(PYTHON) -m venv $(VENV)/mlserver
+	$(UTF8) $(VENV)/mlserver/bin/python -m pip install --quiet --disable-pip-version-check mlserver==1.7.1
 	@touch $@
 
 wheel: target/wheels/ready
@@ -125,11 +127,11 @@ python: $(VENV)/installed
 $(VENV)/installed: target/release/gridloom $(RUST) $(VENV)/ready $(PACKAGE)/pyproject.toml
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp --remove-destination target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom  # A grid may run from the old one.
-	VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
+	$(UTF8) VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
 	@touch $@
 
 demo: announced python
-	$(BIN)/python examples/demo/demo.py
+	$(UTF8) $(BIN)/python examples/demo/demo.py
 
 # Says beforehand how long it takes, where nothing is built yet.
 announced:

@@ -23,7 +23,6 @@ mod random;
 pub mod size;
 mod slice;
 mod stderr_line;
-pub mod text_file;
 pub mod time;
 pub mod value;
 

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom::Value;
-use gridloom_base::{ByteOrder, Dtype, Meta, Order, text_file};
+use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 use gridloom_idl::{BaseType, Param};
 use gridloom_net::payload::Payload;
+use gridloom_resources::text_file;
 use serde_json::{Value as Json, json};
 
 use crate::npy;

@@ -1,4 +1,4 @@
-//! The processors and the memory that this process may use. They are counted only here.
+//! The processors and the memory that this process may use, which are counted only here, and its [text files](text_file).
 //!
 //! - **Processors:** the affinity of the thread, and the quotas of processor time of all control groups on the path from
 //!   the process's own to the root, in both versions. The smallest number is used; a fraction of a processor counts as one.
@@ -12,6 +12,7 @@
 mod groups;
 mod memory;
 mod processors;
+pub mod text_file;
 
 pub use memory::Memory;
 pub use processors::Processors;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use gridloom_base::text_file::read_text;
 use gridloom_platform::Platform;
+use gridloom_resources::text_file::read_text;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;

@@ -46,6 +46,7 @@ mod session;
 mod shared_data;
 mod simulate;
 mod testbed_grid;
+mod text_file;
 mod trace;
 mod value;
 
@@ -74,6 +75,7 @@ pub use session::{CallEnd, CallOutput, CallbackHandler, GangCallback, Interrupt,
 pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedDataEntry, SharedDataReport};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport, ignored_text};
 pub use testbed_grid::TestbedGridConfig;
+pub use text_file::read_text;
 pub use value::Value;
 
 pub use gridloom_base as base;
@@ -87,11 +89,3 @@ pub use gridloom_layout as layout;
 pub use gridloom_layout::Message;
 pub use gridloom_map as map;
 pub use gridloom_perf as perf;
-
-/// Reads a text file with [`gridloom_base::text_file::read_text`].
-///
-/// # Errors
-/// [`Error::Input`], with the file and the place in it.
-pub fn read_text(file: &std::path::Path) -> Result<String, Error> {
-    gridloom_base::text_file::read_text(file).map_err(Error::Input)
-}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use gridloom::BUILTIN_WORD;
-use gridloom_base::text_file::check_regular;
+use gridloom_resources::text_file::check_regular;
 
 use super::absolute;
 use super::programs::{OfferedProgram, ProgramParser};

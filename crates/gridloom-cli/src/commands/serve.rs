@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
 use gridloom_base::size::parse_size;
-use gridloom_base::text_file::check_regular;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
@@ -20,6 +19,7 @@ use gridloom_net::identity::{Secret, TICKET_VARIABLE};
 use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
+use gridloom_resources::text_file::check_regular;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 

@@ -10,9 +10,9 @@ mod template;
 
 use std::path::{Path, PathBuf};
 
-use gridloom_base::text_file::check_regular;
 use gridloom_idl::Definition;
 use gridloom_net::worker::FILES_VARIABLE;
+use gridloom_resources::text_file::check_regular;
 
 use self::implementation::Implementation;
 use super::Offer;
