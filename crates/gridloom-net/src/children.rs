@@ -1,6 +1,9 @@
 //! Child processes of a program that may ignore SIGCHLD. In this case, the kernel discards the exit statuses, and waiting
 //! for an ended child fails with ECHILD.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -8,6 +11,13 @@ use std::thread::Builder;
 
 use crate::process::end_with_parent;
 use crate::threads;
+
+/// Returns the children of all threads of a process, given its number or `self`; empty if the kernel does not list them.
+pub(crate) fn of(process: impl Display) -> BTreeSet<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return BTreeSet::new() };
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
 
 /// Runs a command and returns its output like [`Command::output`], but its standard error only if that is piped. The
 /// command is killed if this process ends. A discarded exit status counts as success, as in Python's `subprocess`.

@@ -15,6 +15,8 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use crate::children;
+
 /// Interval of the checks. In this time, a process can fill at most some hundred megabytes.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of processes of one worker that are counted.
@@ -61,7 +63,7 @@ fn sum(pid: i32, bytes: fn(i32) -> u64) -> u64 {
     for _ in 0..PROCESSES_MAX {
         let Some(pid) = left.pop() else { break };
         sum = sum.saturating_add(bytes(pid));
-        left.extend(children(pid));
+        left.extend(children::of(pid));
     }
     sum
 }
@@ -86,13 +88,6 @@ fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib.saturating_mul(1024))
-}
-
-/// Returns the children of all threads of a process; empty if the kernel does not list them.
-fn children(pid: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
 }
 
 #[cfg(test)]

@@ -348,10 +348,9 @@ fn a_wait_for_lost_data_ends_unless_they_are_put_again() {
     catalog.check().unwrap();
 }
 
-#[test]
-fn damaged_files_are_the_reason_why_data_are_lost() {
-    let mut catalog = restarted();
-    let named = NamedDatum {
+/// A durable datum with two replicas.
+fn durable_mesh() -> NamedDatum {
+    NamedDatum {
         datum: DatumId::shared(7),
         name: "mesh".into(),
         version: 1,
@@ -360,7 +359,13 @@ fn damaged_files_are_the_reason_why_data_are_lost() {
         is_durable: true,
         method: Method::Auto,
         put_by: None,
-    };
+    }
+}
+
+#[test]
+fn damaged_files_are_the_reason_why_data_are_lost() {
+    let mut catalog = restarted();
+    let named = durable_mesh();
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     catalog.damaged(SERVER, named.clone(), "changed".into());
     assert_eq!(catalog.find(READER, "mesh", false), Err(lost("changed")));
@@ -389,16 +394,7 @@ fn damaged_files_are_the_reason_why_data_are_lost() {
 #[test]
 fn a_server_that_restarts_reports_its_damage_once() {
     let mut catalog = restarted();
-    let named = NamedDatum {
-        datum: DatumId::shared(7),
-        name: "mesh".into(),
-        version: 1,
-        meta: array(5),
-        replicas: 2,
-        is_durable: true,
-        method: Method::Auto,
-        put_by: None,
-    };
+    let named = durable_mesh();
     catalog.damaged(SERVER, named.clone(), "changed".into());
     catalog.server_lost(SERVER, "gone");
     // The same server, which is another node now.

@@ -9,11 +9,12 @@
 //! server searches for them (`jobs::strays`).
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
+
+use crate::children;
 
 /// Maximum time to wait for killed processes.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +34,7 @@ impl OrphanReaper {
     /// If the system cannot make this process their parent.
     pub(super) fn watch() -> io::Result<OrphanReaper> {
         set_child_subreaper(Some(getpid()))?;
-        Ok(OrphanReaper { before: children() })
+        Ok(OrphanReaper { before: children::of("self") })
     }
 }
 
@@ -41,7 +42,7 @@ impl Drop for OrphanReaper {
     fn drop(&mut self) {
         let until = Instant::now() + END_TIMEOUT;
         loop {
-            let left = children();
+            let left = children::of("self");
             let left: Vec<Pid> = left.difference(&self.before).filter_map(|pid| Pid::from_raw(*pid)).collect();
             if left.is_empty() {
                 break;
@@ -67,14 +68,6 @@ impl Drop for OrphanReaper {
     }
 }
 
-/// Returns the children of all threads of this process.
-fn children() -> BTreeSet<i32> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return BTreeSet::new() };
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-    let lists: Vec<String> = lists.collect();
-    lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|pid| pid.parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
@@ -93,12 +86,12 @@ mod tests {
         let script = "setsid sh -c 'sleep 20; echo alive' & exit 3";
         let mut gang = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         assert_eq!(gang.wait().unwrap().code(), Some(3));
-        let of_gang = children();
+        let of_gang = children::of("self");
         assert!(of_gang.contains(&(before.id() as i32)) && of_gang.len() == 2, "{of_gang:?}");
         drop(strays);
         let mut told = String::new();
         gang.stdout.take().unwrap().read_to_string(&mut told).unwrap();
-        assert_eq!((told.as_str(), children()), ("", BTreeSet::from([before.id() as i32])));
+        assert_eq!((told.as_str(), children::of("self")), ("", BTreeSet::from([before.id() as i32])));
         assert!(before.try_wait().unwrap().is_none(), "it was there before");
         before.kill().unwrap();
         assert_eq!(before.wait().unwrap().signal(), Some(9));
