@@ -325,7 +325,9 @@ impl MachineRun {
                         self.kept.extend(data.iter().map(|version| version.named.datum))
                     }
                     ServerToCatalog::HasCopies { data } => self.kept.extend(data),
-                    ServerToCatalog::Stored { .. } => {}
+                    ServerToCatalog::Stored { .. }
+                    | ServerToCatalog::Damaged { .. }
+                    | ServerToCatalog::SourceSilent { .. } => {}
                 },
                 Effect::MakeDurable { named } => {
                     let outcome = if named.version % 2 == 0 { Ok(()) } else { Err("the disk is full".into()) };

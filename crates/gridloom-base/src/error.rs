@@ -31,6 +31,7 @@ pub enum TaskError {
         message: String,
         /// The traceback: empty, or starts with a line break.
         traceback: String,
+        cause: RaisedCause,
     },
     /// The type of a Python function's return value differs from its signature.
     #[error("function '{function}' on server '{server}' returned a wrong result: {why}")]
@@ -188,18 +189,28 @@ fn no_replacement_text(function: &str, server: &str, is_bound: bool) -> String {
     }
 }
 
-/// Exceptions that are the server's fault: the one that Python raises for a missing module, and those of a connector
-/// whose model server is lost or does not have the model ready.
-const SERVER_FAULTS: [&str; 4] = ["ModuleNotFoundError", "EndpointLost", "ModelGone", "ModelNotReady"];
+/// Cause of an exception. The worker determines it from the class, not from its name: a function may define a class of
+/// the same name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum RaisedCause {
+    /// The function.
+    #[default]
+    Function,
+    /// This call imported a module that the server does not have. Calls with other arguments may not need the module.
+    MissingModule,
+    /// The server. For example, the model server of a connector is lost.
+    Server,
+}
 
 impl TaskError {
-    /// True if the server lacks something that the function needs, so that the task may succeed on another server.
+    /// True if the server lacks something that all calls of the function need.
     pub fn is_server_fault(&self) -> bool {
-        match self {
-            TaskError::CannotRun { .. } => true,
-            TaskError::Raised { kind, .. } => SERVER_FAULTS.contains(&kind.as_str()),
-            _ => false,
-        }
+        matches!(self, TaskError::CannotRun { .. } | TaskError::Raised { cause: RaisedCause::Server, .. })
+    }
+
+    /// True if the server lacks something that the task needs, so that the task may succeed on another server.
+    pub fn may_succeed_elsewhere(&self) -> bool {
+        self.is_server_fault() || matches!(self, TaskError::Raised { cause: RaisedCause::MissingModule, .. })
     }
 
     /// Returns the error with the function's and the server's names filled in. The code that runs a task need not

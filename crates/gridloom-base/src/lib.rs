@@ -26,7 +26,7 @@ mod stderr_line;
 pub mod time;
 pub mod value;
 
-pub use error::TaskError;
+pub use error::{RaisedCause, TaskError};
 pub use escaped::{Escaped, EscapedBytes, EscapedLine, bytes_as_text};
 pub use fnv::Fnv;
 pub use id::{DatumId, GroupId, NodeId, ObjectId, StorageId, TaskId};
@@ -35,7 +35,7 @@ pub use log::{Level, LogLevels};
 pub use machine::Machine;
 pub use method::{METHODS, Method, MethodEntry};
 pub use name::{NameError, NamedDatum, PutOrigin, check_name};
-pub use naming::{InvalidName, NameKind};
+pub use naming::{InvalidName, NameKind, is_identifier_character, is_identifier_start};
 pub use parts::PartSizes;
 pub use random::SplitMix64;
 pub use slice::{SLICES, slice_bytes};

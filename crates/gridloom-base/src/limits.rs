@@ -131,6 +131,8 @@ pub const KEEPER_RETRY_NS_MIN: u64 = HEARTBEAT_NS;
 pub const KEEPER_RETRY_NS_MAX: u64 = 600 * SECOND_NS;
 /// Requests at one agent that wait for names that do not exist yet.
 pub const NAME_WAITS_MAX: usize = 1 << 20;
+/// The same limit for a single client: each task of the largest group may wait for a different name.
+pub const NAME_WAITS_PER_CLIENT_MAX: usize = GROUP_TASKS_MAX;
 /// Shared data that one message lists.
 pub const SHARED_DATA_PER_MESSAGE: usize = 4096;
 
@@ -204,8 +206,15 @@ pub const SILENCE_NS_MAX: u64 = 10 * SECOND_NS;
 /// Time without an event after which a client logs the pending requests of its program. It is longer than the wait for
 /// lost nodes.
 pub const QUIET_NS: u64 = 30 * SECOND_NS;
-/// Number of consecutive heartbeats that a server may leave unanswered while another one waits for its shared data. The
-/// receiver then chooses another source, long before the server counts as dead, because other servers often have the data.
+/// Time without an event after which a client reports the pending requests of its program to the agent, for operators.
+/// Programs that make progress report nothing.
+pub const WAITS_REPORT_NS: u64 = 3 * HEARTBEAT_NS;
+/// Maximum number of texts in such a report, each about one server or one kind of request. Further texts are dropped.
+pub const WAITS_PER_PROGRAM_MAX: usize = 16;
+/// Maximum length of such a text, in bytes: enough for the names of a few calls.
+pub const WAIT_TEXT_BYTES_MAX: usize = 512;
+/// Number of consecutive heartbeats that a server may leave unanswered while another one waits for its shared data. If
+/// other servers have the data, the receiver then chooses another source, long before the server counts as dead.
 pub const SOURCE_PINGS_MAX: u32 = 2;
 /// How long operations that need a lost node wait for its return: as long as it takes to detect a silent peer. A node
 /// that restarts, a laptop that wakes up or a link that recovers is back well before.

@@ -3,7 +3,7 @@
 //!
 //! | kind | form |
 //! |---|---|
-//! | word | letters, digits, `_`, `.` and `-` (Unicode) |
+//! | word | letters and numbers of any script, other characters of Unicode identifiers (`XID_Continue`), `.` and `-` |
 //! | text | printable characters, not all blank, without a blank at the beginning or end |
 //!
 //! A function is named by two words, `module/function`.
@@ -35,6 +35,8 @@ pub enum NameKind {
     User,
     /// An input or a call of a declared graph.
     GraphNode,
+    /// The display name of a function that a program sends to servers.
+    Label,
 }
 
 /// A text that is not a valid name.
@@ -97,7 +99,8 @@ impl NameKind {
     fn is_word(self) -> bool {
         match self {
             NameKind::Function | NameKind::FunctionPart | NameKind::Parameter | NameKind::Program => true,
-            NameKind::Data | NameKind::Server | NameKind::Host | NameKind::User | NameKind::GraphNode => false,
+            NameKind::Data | NameKind::Server | NameKind::Host | NameKind::User => false,
+            NameKind::GraphNode | NameKind::Label => false,
         }
     }
 
@@ -112,6 +115,7 @@ impl NameKind {
             NameKind::Host => "the name of a host or link",
             NameKind::User => "the name of a user",
             NameKind::GraphNode => "the name of an input or a call of a graph",
+            NameKind::Label => "the display name of a function",
         }
     }
 
@@ -152,16 +156,27 @@ impl NameKind {
 /// Maximum number of characters of an invalid name that its error shows.
 const SHOWN_CHARACTERS_MAX: usize = 64;
 
-/// True for letters, digits, `_`, `.` and `-`.
+/// True for letters, digits, `_`, `.` and `-`. In some scripts, a letter consists of several characters, such as a
+/// consonant and a vowel sign.
 fn is_word_character(character: char) -> bool {
-    character.is_alphanumeric() || matches!(character, '_' | '.' | '-')
+    is_identifier_character(character) || character.is_alphanumeric() || matches!(character, '.' | '-')
+}
+
+/// True if an identifier may begin with this character, as in Python and Rust.
+pub fn is_identifier_start(character: char) -> bool {
+    (character == '_' || unicode_ident::is_xid_start(character)) && is_printable(character)
+}
+
+/// True if an identifier may contain this character, as in Python and Rust. Invisible characters are excluded.
+pub fn is_identifier_character(character: char) -> bool {
+    unicode_ident::is_xid_continue(character) && is_printable(character)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KINDS: [NameKind; 9] = [
+    const KINDS: [NameKind; 10] = [
         NameKind::Function,
         NameKind::FunctionPart,
         NameKind::Parameter,
@@ -171,6 +186,7 @@ mod tests {
         NameKind::Host,
         NameKind::User,
         NameKind::GraphNode,
+        NameKind::Label,
     ];
 
     fn refusal(kind: NameKind, name: &str) -> String {
@@ -179,7 +195,9 @@ mod tests {
 
     #[test]
     fn words_and_texts_are_names() {
-        for name in ["workflow/NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8", "my.module/größe", "a-b/c.d.e", "m/7"] {
+        let names = ["workflow/NFCORE_SAREK.SAREK.PREPARE_GENOME.X_8", "my.module/größe", "a-b/c.d.e", "m/7"];
+        let scripts = ["m/हिन्दी", "தமிழ்/မြန်မာ", "m/ภาษาไทย", "m/e\u{301}", "m/العربية", "m/日本語", "m/𐐀"];
+        for name in names.into_iter().chain(scripts) {
             assert_eq!(NameKind::Function.check(name), Ok(()), "{name}");
         }
         for name in ["server-1", "node 7 (rack 2)", "日本", "a/b:c"] {
@@ -189,6 +207,7 @@ mod tests {
         assert!(refusal(NameKind::Function, "f").contains("module/function"));
         assert!(refusal(NameKind::Function, "a/b/c").contains("'/' is not allowed"));
         assert!(refusal(NameKind::Program, "a b").contains("' ' is not allowed"));
+        assert!(refusal(NameKind::Program, "a€").contains("'€' is not allowed"));
     }
 
     #[test]

@@ -27,6 +27,44 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<S
     near.into_iter().take(NEAR_NAMES_MAX).map(|(_, candidate)| candidate.to_string()).collect()
 }
 
+/// How likely it is that an unknown name is a misspelling of a known one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resemblance<'a> {
+    /// Probably a misspelling: one or two mistakes in a long name, or one mistake in a shorter name.
+    Misspelt(&'a str),
+    /// Differs by one letter, but may be a different word, such as `slot` and `slots`.
+    Similar(&'a str),
+}
+
+/// Compares a name that its user may choose freely with known words. Words of up to four letters resemble too many other
+/// words, so only their plural and the same letters in another order are similar.
+pub fn resemblance<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<Resemblance<'a>> {
+    let length = name.chars().count();
+    let known: Vec<&str> = known.collect();
+    let same = |word: &str| {
+        let sorted = |text: &str| {
+            let mut letters: Vec<char> = text.to_lowercase().chars().collect();
+            letters.sort_unstable();
+            letters
+        };
+        name != word && (sorted(name) == sorted(word) || name.strip_suffix('s') == Some(word))
+    };
+    if let Some(word) = known.iter().find(|word| word.chars().count() <= 4 && same(word)) {
+        return Some(Resemblance::Similar(word));
+    }
+    let compared = known.into_iter().map(|word| (osa_distance(&name.to_lowercase(), word), word.chars().count(), word));
+    let (distance, word_length, word) = compared.filter(|(distance, length, _)| *distance > 0 && *length > 4).min()?;
+    let is_misspelt = match word_length {
+        ..=5 => distance == 1 && length == word_length,
+        6 | 7 => distance == 1,
+        _ => distance <= 2,
+    };
+    match is_misspelt {
+        true => Some(Resemblance::Misspelt(word)),
+        false => (distance == 1).then_some(Resemblance::Similar(word)),
+    }
+}
+
 /// Returns `; did you mean 'a' or 'b'?`, or an empty text.
 pub fn did_you_mean(near: &[String]) -> String {
     if near.is_empty() {
@@ -49,6 +87,35 @@ mod tests {
 
     fn near(name: &str) -> Vec<String> {
         near_names(name, KNOWN.into_iter())
+    }
+
+    #[test]
+    fn misspellings_are_distinguished_from_other_words() {
+        let words = ["serve", "slots", "memory", "plain", "packages", "agent_listen", "code", "role", "name", "port"];
+        let of = |name| resemblance(name, words.into_iter());
+        for (name, word) in [
+            ("sreve", "serve"),
+            ("slotz", "slots"),
+            ("memroy", "memory"),
+            ("memry", "memory"),
+            ("Pakages", "packages"),
+            ("agent-listens", "agent_listen"),
+        ] {
+            assert_eq!(of(name), Some(Resemblance::Misspelt(word)), "{name}");
+        }
+        for (name, word) in [
+            ("slot", "slots"),
+            ("server", "serve"),
+            ("roel", "role"),
+            ("roles", "role"),
+            ("prot", "port"),
+            ("plan", "plain"),
+        ] {
+            assert_eq!(of(name), Some(Resemblance::Similar(word)), "{name}");
+        }
+        for name in ["mode", "cost", "zone", "rule", "node", "rack", "cores", "site", "group", "place", "memories"] {
+            assert_eq!(of(name), None, "{name}");
+        }
     }
 
     #[test]

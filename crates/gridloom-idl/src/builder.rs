@@ -3,6 +3,7 @@
 //! Extents are expressions in text. A bare name in an expression that is not a parameter becomes a hidden size: an
 //! `int64` input that is inferred from the arrays. Hidden sizes follow the declared inputs, in order of first use.
 
+use crate::method::check_function_name;
 use crate::parse::lexer::{IdlError, Lexer, Token};
 use crate::parse::{parse_expression, parse_name};
 use crate::signature::{ArrayOrder, BaseType, Mode, Param, Signature};
@@ -93,6 +94,7 @@ impl SignatureBuilder {
     pub fn build(self) -> Result<Signature, IdlError> {
         let SignatureBuilder { name, inputs, outputs, work, uses, likely, about } = self;
         let fail = |message: String| IdlError { file: name.clone(), line: 1, column: 1, message };
+        check_function_name(&name).map_err(fail)?;
         let declared: Vec<&str> = inputs.iter().chain(&outputs).map(|one| one.param.name.as_str()).collect();
         let mut hidden: Vec<String> = Vec::new();
         for dim in inputs.iter().chain(&outputs).flat_map(|one| &one.dims) {

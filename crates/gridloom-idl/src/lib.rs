@@ -49,7 +49,7 @@ pub use bind::{ActualArgument, BoundCall};
 pub use builder::SignatureBuilder;
 pub use c_text::{Build, Class, HEADERS};
 pub use evaluation::{EvalError, EvalFailure};
-pub use expr::Expr;
+pub use expr::{BinaryOp, Expr};
 pub use method::{MethodName, class_of, method_of};
 pub use parse::lexer::IdlError;
 pub use parse::{IdlFile, parse, parse_expression, parse_file};

@@ -29,6 +29,21 @@ pub fn class_of(name: &str) -> Option<(&str, &str)> {
     Some((&name[..dot], &name[dot + 1..]))
 }
 
+/// Checks the name of a function that is declared on its own. It must not be the name of an automatic method: that would
+/// declare a class, and neither this function nor others of that class could be called as functions.
+///
+/// # Errors
+/// Names the method and the remedy.
+pub fn check_function_name(name: &str) -> Result<(), String> {
+    match class_of(name) {
+        Some((class, method)) if is_automatic(method) && is_listed(name) => Err(format!(
+            "'{method}' after a dot is a method of the class '{class}', which runs automatically and is declared only by \
+             DefClass in an interface description; use another name for the function"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The name of a method, parsed once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -101,6 +116,19 @@ mod tests {
         assert_eq!(class("m/counter._initialize"), Some("m/counter"));
         for function in ["m/A.B", "m/A.B.C", "my.module/add", "n/counter.add"] {
             assert_eq!(class(function), None, "{function}");
+        }
+    }
+
+    #[test]
+    fn a_function_does_not_declare_a_class() {
+        for name in ["m/A._initialize", "m/A._finalize", "m/._initialize", "my.module/A._finalize"] {
+            let error = check_function_name(name).unwrap_err();
+            assert!(error.contains("runs automatically") && error.contains("use another name"), "{error}");
+        }
+        for name in
+            ["m/_initialize", "m._initialize/f", "m/A._initialize.x", "m/A.initialize", "python/stream._initialize"]
+        {
+            assert_eq!(check_function_name(name), Ok(()), "{name}");
         }
     }
 

@@ -53,6 +53,11 @@ mod tests {
         assert_eq!(signature.check(), Ok(()));
         assert_eq!((signature.name.as_str(), signature.callbacks.len()), ("programs/heat-2d", 2));
         assert_eq!(define("heat.v2").unwrap().signature.name, "programs/heat.v2");
+        assert!(
+            define("A._initialize")
+                .unwrap_err()
+                .contains("'_initialize' after a dot is a method of the class 'programs/A'")
+        );
         for name in ["", "a/b", "a b", &"x".repeat(300)] {
             assert!(define(name).unwrap_err().contains("cannot be the name of a program"), "{name}");
         }

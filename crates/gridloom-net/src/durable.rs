@@ -64,11 +64,11 @@ impl Durable {
                 Ok(found) => durable.found.push(found),
                 Err(why) => {
                     let (file, aside) = (durable.file(serial, DATA), durable.file(serial, WRONG));
-                    if file.exists() {
+                    if exists(&file) {
                         fs::rename(&file, &aside)?;
                     }
                     let kept =
-                        if aside.exists() { format!("; it is kept as '{}'", aside.display()) } else { String::new() };
+                        if exists(&aside) { format!("; it is kept as '{}'", aside.display()) } else { String::new() };
                     let why = format!("'{}': {why}{kept}; put the name again, or delete it", file.display());
                     durable.damaged.push(DamagedVersion { named, why });
                 }
@@ -106,13 +106,24 @@ impl Durable {
         if named.datum != (DatumId { client: NodeId::CATALOG, serial }) {
             return Err(io::Error::other(format!("the record {serial:016x} describes {}", named.datum)));
         }
-        let file = match File::open(self.file(serial, DATA)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.file(serial, WRONG).exists() => {
+        let path = self.file(serial, DATA);
+        // The kind is checked before opening, because opening a device may have side effects, and after it, because the
+        // file may have been replaced in between.
+        let open = || match fs::metadata(&path)?.is_file() {
+            true => File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).map(Some),
+            false => Ok(None),
+        };
+        let file = match open() {
+            Ok(file) => file.filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && exists(&self.file(serial, WRONG)) => {
                 return Ok(Err("the file was damaged".into()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Err("the file is missing".into())),
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(Err("it is a link to itself".into())),
             Err(error) => return Err(error),
+        };
+        let Some(file) = file else {
+            return Ok(Err("it is a folder, device, pipe or socket instead of the file with the data".into()));
         };
         if file.metadata()?.len() != file_bytes(size_bytes) {
             return Ok(Err(format!("the file does not have the length of {size_bytes} bytes of data")));
@@ -140,7 +151,9 @@ impl Durable {
     fn write(&mut self, named: &NamedDatum, payload: &Payload) -> io::Result<()> {
         let (serial, bytes) = (named.datum.serial, payload.bytes());
         let new = self.file(serial, NEW);
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        // An earlier attempt may have left a file. A pipe in its place would block.
+        remove_if_present(&new)?;
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
         for part in bytes.chunks(PARTS.most_bytes as usize) {
             hasher.update(part);
@@ -157,12 +170,21 @@ impl Durable {
     /// Removes a datum. The file is removed first: on a full disk the database may have no room for its own write.
     fn remove(&mut self, serial: u64) -> io::Result<()> {
         for path in [self.file(serial, DATA), self.file(serial, NEW)] {
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_if_present(&path)?;
         }
         self.records.remove(serial)
+    }
+}
+
+/// True if there is a file of any kind, even a dangling link.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn remove_if_present(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -171,15 +193,21 @@ const DATA: &str = "data";
 const NEW: &str = "new";
 const WRONG: &str = "wrong";
 
-/// Returns the folder's files with this extension and a serial as name.
+/// Returns the folder's files with this extension and a serial as name. Folders are skipped: Gridloom creates none.
 fn files(folder: &Path, end: &'static str) -> io::Result<impl Iterator<Item = PathBuf>> {
     let is_serial = |stem: &str| stem.len() == 16 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
     let is_one = move |path: &Path| {
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         stem.is_some_and(is_serial) && path.extension().is_some_and(|its| its == end)
     };
-    let paths: io::Result<Vec<PathBuf>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
-    Ok(paths?.into_iter().filter(move |path| is_one(path)))
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            paths.push(entry.path());
+        }
+    }
+    Ok(paths.into_iter().filter(move |path| is_one(path)))
 }
 
 /// Rounds up to whole pages, as mappings require.
@@ -315,6 +343,62 @@ mod tests {
         assert!(aside.iter().all(|file| file.exists()));
         let own = fs::metadata(folder.path().join(format!("{:016x}.data", 1))).unwrap();
         assert_eq!(own.permissions().mode() & 0o777, 0o600);
+    }
+
+    /// Earlier, a server that opened such a file hung and did not register.
+    #[test]
+    fn a_file_that_was_replaced_by_something_else_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut durable = Durable::open(folder.path()).unwrap();
+        (1..=7).for_each(|serial| durable.write(&named(serial, 3), &Payload::copied(b"one")).unwrap());
+        let paths: Vec<PathBuf> = (1..=6).map(|serial| durable.file(serial, DATA)).collect();
+        paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+        let pipe = |path: &Path| rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o600.into()).unwrap();
+        pipe(&paths[0]);
+        fs::create_dir(&paths[1]).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &paths[2]).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(&paths[3]).unwrap();
+        std::os::unix::fs::symlink(&paths[4], &paths[4]).unwrap();
+        std::os::unix::fs::symlink("nowhere", &paths[5]).unwrap();
+        pipe(&durable.file(8, NEW));
+        let foreign = durable.file(9, DATA);
+        fs::create_dir(&foreign).unwrap();
+        drop(durable);
+        let mut durable = Durable::open(folder.path()).unwrap();
+        assert_eq!(durable.named(), [named(7, 3)]);
+        let why: Vec<&str> = durable.damaged().iter().map(|damaged| &*damaged.why).collect();
+        assert_eq!(why.len(), 6);
+        let of_kind = |why: &&str| why.contains("it is a folder, device, pipe or socket instead of the file");
+        assert!(why[..4].iter().all(of_kind) && why.iter().all(|why| why.contains("it is kept as '")), "{why:?}");
+        assert!(foreign.is_dir(), "it belongs to the user");
+        // Such a file does not block a write, either.
+        pipe(&durable.file(10, NEW));
+        durable.write(&named(10, 3), &Payload::copied(b"ten")).unwrap();
+        drop(durable);
+        let durable = Durable::open(folder.path()).unwrap();
+        assert_eq!((durable.named(), durable.damaged().len()), (vec![named(7, 3), named(10, 3)], 6));
+    }
+
+    /// Earlier, a server that read such a file was killed by SIGBUS.
+    #[test]
+    fn a_file_that_is_truncated_while_it_is_used_is_reported_as_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let size_bytes = 4 * EAGER_BYTES_MAX;
+        let mut durable = Durable::open(folder.path()).unwrap();
+        durable.write(&named(1, size_bytes), &Payload::copied(&vec![7; size_bytes as usize])).unwrap();
+        drop(durable);
+        let mut durable = Durable::open(folder.path()).unwrap();
+        let (_, payload) = durable.take_found().remove(0);
+        let part = payload.part(EAGER_BYTES_MAX, EAGER_BYTES_MAX).unwrap();
+        let mut bytes = vec![0; EAGER_BYTES_MAX as usize];
+        part.copy_to(&mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 7) && payload.check_intact().is_ok());
+        File::options().write(true).open(durable.file(1, DATA)).unwrap().set_len(PAGE_BYTES).unwrap();
+        for error in [payload.check_intact(), part.check_intact(), part.copy_to(&mut bytes)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("truncated to 4096 bytes") && error.contains("put the data again"), "{error}");
+        }
+        assert_eq!(payload.size_bytes(), size_bytes);
     }
 
     #[test]

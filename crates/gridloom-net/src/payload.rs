@@ -1,7 +1,7 @@
 //! The location of a value's bytes. Cloning a payload never copies them.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use gridloom_base::Meta;
 
@@ -51,6 +51,31 @@ impl Payload {
         }
     }
 
+    /// Checks that its file has not been truncated, if it is on disk.
+    ///
+    /// # Errors
+    /// Names the damage and the remedy.
+    pub fn check_intact(&self) -> io::Result<()> {
+        match self {
+            Payload::Segment { segment, .. } => segment.check_intact(),
+            Payload::Inline(_) | Payload::Foreign(_) => Ok(()),
+        }
+    }
+
+    /// Copies the bytes into memory of the same size.
+    ///
+    /// # Errors
+    /// If they are on disk, and the file was truncated or cannot be read.
+    pub fn copy_to(&self, into: &mut [u8]) -> io::Result<()> {
+        match self {
+            Payload::Segment { segment, offset, .. } => segment.read_at(*offset, into),
+            Payload::Inline(_) | Payload::Foreign(_) => {
+                into.copy_from_slice(self.bytes());
+                Ok(())
+            }
+        }
+    }
+
     /// Returns a range of the bytes, if the payload has them. Bytes in shared memory are not copied.
     pub fn part(&self, from_byte: u64, size_bytes: u64) -> Option<Payload> {
         let end = from_byte.checked_add(size_bytes).filter(|end| *end <= self.size_bytes())?;
@@ -76,7 +101,10 @@ impl Payload {
 
     /// Returns the number of bytes.
     pub fn size_bytes(&self) -> u64 {
-        self.bytes().len() as u64
+        match self {
+            Payload::Segment { size_bytes, .. } => *size_bytes,
+            Payload::Inline(_) | Payload::Foreign(_) => self.bytes().len() as u64,
+        }
     }
 }
 

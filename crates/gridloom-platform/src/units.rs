@@ -1,6 +1,7 @@
-//! Numbers with units, in SimGrid's notation: `2Gf`, `100Mbps`, `59.904us`. Bandwidths may end in `/s`, too.
+//! Numbers with units, in SimGrid's notation: `2Gf`, `100Mbps`, `59.904us`. In addition, bandwidths may end in `/s`, and a space may
+//! precede the unit.
 //!
-//! Case matters, and the unit follows the number without a space. Without unit: flop/s, bytes per second, seconds. Sizes: `gridloom_base::size`.
+//! Case matters. Without unit: flop/s, bytes per second, seconds. Sizes: `gridloom_base::size`.
 //!
 //! | quantity | units | prefixes |
 //! |---|---|---|
@@ -15,6 +16,22 @@ pub fn speed(text: &str) -> Result<f64, String> {
     parse(text, "speed", "'f' with a prefix, such as 2Gf", speed_factor)
 }
 
+/// Speed in flop/s of a command-line option. A number without a unit must be at least 1 Mflop/s: a smaller number probably
+/// lacks its unit. Platform files may contain any speed.
+pub fn stated_speed(text: &str) -> Result<f64, String> {
+    let flops = speed(text)?;
+    let text = text.trim();
+    if flops <= 0.0 {
+        return Err(format!("the speed '{text}' is not above 0; write one such as 20Gf"));
+    }
+    if flops < WITHOUT_UNIT_MIN_FLOPS && number_bytes(text) == text.len() {
+        return Err(format!(
+            "the speed {text} has no unit and is below 1 Mflop/s; write {text}Gf, {text}Mf or {text}f"
+        ));
+    }
+    Ok(flops)
+}
+
 /// Bandwidth in bytes per second.
 pub fn bandwidth(text: &str) -> Result<f64, String> {
     parse(text, "bandwidth", "'Bps' or 'bps' with a prefix, such as 100Mbps or 1.25GBps", |unit| {
@@ -27,6 +44,8 @@ pub fn bandwidth(text: &str) -> Result<f64, String> {
 pub fn time(text: &str) -> Result<f64, String> {
     parse(text, "time", "w, d, h, m, s, ms, us, ns or ps", time_factor)
 }
+
+const WITHOUT_UNIT_MIN_FLOPS: f64 = 1e6;
 
 const PREFIXES: [(&str, &str); 8] = [
     ("k", "kilo"),
@@ -89,7 +108,7 @@ fn time_factor(unit: &str) -> Option<f64> {
 fn parse(text: &str, what: &str, units: &str, factor: impl Fn(&str) -> Option<f64>) -> Result<f64, String> {
     let text = text.trim();
     let digits = number_bytes(text);
-    let (number, unit) = text.split_at(digits);
+    let (number, unit) = (&text[..digits], text[digits..].trim_start());
     let number: f64 = number.parse().map_err(|_| format!("{what} '{text}' does not start with a number"))?;
     let factor = factor(unit).ok_or_else(|| format!("unit '{unit}' of {what} '{text}' is unknown; use {units}"))?;
     let value = number * factor;
@@ -137,6 +156,28 @@ mod tests {
         assert_eq!(bandwidth("10kBps"), Ok(1e4));
         assert_eq!(time("5ms"), Ok(0.005));
         assert_eq!(time("1w"), Ok(604_800.0));
+    }
+
+    #[test]
+    fn a_space_may_precede_the_unit() {
+        assert_eq!((speed(" 20 Gf "), speed("20 gigaflops")), (Ok(2e10), Ok(2e10)));
+        assert_eq!((bandwidth("100 Mbps"), bandwidth("10 MB/s"), time("5 ms")), (Ok(12.5e6), Ok(1e7), Ok(0.005)));
+        assert!(bandwidth("100 M bps").is_err() && speed("2 0Gf").is_err());
+    }
+
+    #[test]
+    fn a_small_speed_without_a_unit_is_rejected() {
+        assert_eq!((stated_speed("20 Gf"), stated_speed("2e9"), stated_speed("20f")), (Ok(2e10), Ok(2e9), Ok(20.0)));
+        for text in ["20", " 999999 ", "1.5"] {
+            let error = stated_speed(text).unwrap_err();
+            let text = text.trim();
+            assert!(
+                error.contains(&format!("the speed {text} has no unit and is below 1 Mflop/s; write {text}Gf")),
+                "{error}"
+            );
+        }
+        assert!(stated_speed("0Gf").unwrap_err().contains("not above 0"));
+        assert!(stated_speed("-1Gf").unwrap_err().contains("not above 0"));
     }
 
     #[test]

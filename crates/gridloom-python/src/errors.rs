@@ -116,7 +116,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("how", how)?;
             "Crashed"
         }
-        TaskError::Raised { function, server, kind, message, traceback } => {
+        TaskError::Raised { function, server, kind, message, traceback, cause: _ } => {
             set("function", function)?;
             set("server", server)?;
             set("kind", kind)?;

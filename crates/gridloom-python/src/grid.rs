@@ -36,6 +36,8 @@ type Load = (u64, u64, u64, u64, u64);
 pub(crate) struct RawGrid {
     session: Arc<Session>,
     grid: Slot<Grid>,
+    /// Summary of the servers that the session has started, and of the resources that they may use.
+    started: Option<String>,
 }
 
 impl RawGrid {
@@ -43,7 +45,7 @@ impl RawGrid {
         let is_simulated = grid.is_simulated();
         let session = Arc::new(Session::new(is_simulated && !executes, is_simulated));
         let grid = session.slot(grid);
-        RawGrid { session, grid }
+        RawGrid { session, grid, started: None }
     }
 
     pub(crate) fn live(&self, py: Python<'_>) -> PyResult<(Arc<Session>, Grid)> {
@@ -110,8 +112,10 @@ pub(crate) fn local(
         environment,
         silent,
     };
-    let grid = interruptible(py, move || Grid::local(config))?.or_raise(py)?;
-    Ok(RawGrid::new(grid, executes))
+    let summary = config.summary();
+    let grid = RawGrid::new(interruptible(py, move || Grid::local(config))?.or_raise(py)?, executes);
+    let started = (!grid.session.is_simulated).then_some(summary);
+    Ok(RawGrid { started, ..grid })
 }
 
 #[pyfunction]
@@ -288,6 +292,11 @@ impl RawGrid {
     fn compute(&self, py: Python<'_>, work_flops: f64) -> PyResult<()> {
         let grid = self.grid.live(py)?;
         interruptible(py, move || grid.compute(work_flops))
+    }
+
+    #[getter]
+    fn started(&self) -> Option<String> {
+        self.started.clone()
     }
 
     #[getter]

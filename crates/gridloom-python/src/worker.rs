@@ -6,11 +6,11 @@
 use gridloom_base::EscapedBytes;
 use std::collections::HashMap;
 
-use gridloom_base::{ByteOrder, Dtype, Meta, TaskError};
+use gridloom_base::{ByteOrder, Dtype, Meta, RaisedCause, TaskError};
 use gridloom_idl::scalar::Scalar;
 use gridloom_idl::{Body, Definition};
 use gridloom_net::worker::{ArgView, CallbackTarget, Functions, OutView, Room, Setup, inherited, nested, serve};
-use pyo3::exceptions::PySystemExit;
+use pyo3::exceptions::{PyModuleNotFoundError, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 
@@ -211,7 +211,20 @@ fn raised(py: Python<'_>, error: &PyErr) -> TaskError {
     if !traceback.is_empty() {
         traceback.insert(0, '\n');
     }
-    TaskError::Raised { function, server, kind, message, traceback }
+    let cause = cause(py, error);
+    TaskError::Raised { function, server, kind, message, traceback, cause }
+}
+
+/// Returns the cause of an exception, which depends on its class and not on the name of the class.
+fn cause(py: Python<'_>, error: &PyErr) -> RaisedCause {
+    if error.is_instance_of::<PyModuleNotFoundError>(py) {
+        return RaisedCause::MissingModule;
+    }
+    let class = import(py, "gridloom.errors").and_then(|module| module.getattr("ServerFault"));
+    match class.and_then(|class| error.value(py).is_instance(&class)) {
+        Ok(true) => RaisedCause::Server,
+        Ok(false) | Err(_) => RaisedCause::Function,
+    }
 }
 
 fn wrong(why: String) -> TaskError {

@@ -85,6 +85,7 @@ DAMAGE = {
     "its content was changed": flip,
     "the file does not have the length of 80000 bytes of data": lambda file: os.truncate(file, 40_000),
     "the file is missing": os.remove,
+    "it is a folder, device, pipe or socket instead of the file with the data": lambda file: (file.unlink(), os.mkfifo(file)),
 }
 
 
@@ -130,6 +131,26 @@ def test_a_waiting_request_fails_when_a_returning_server_finds_the_file_damaged(
         durable.start_server()
         with pytest.raises(gl.DataLost, match="server 's0' found it damaged.*its content was changed"):
             get.get(timeout=120)
+
+
+def test_a_file_that_is_truncated_while_its_server_runs_is_reported_as_damaged(durable):
+    """Earlier, such a file killed the server by SIGBUS."""
+    with gl.connect(durable.agent) as grid:
+        grid.put("mesh", np.arange(100_000.0), durable=True)
+        grid.put("other", 7, durable=True)
+    durable.kill()
+    durable.start()
+    with gl.connect(durable.agent) as grid:
+        found = grid.find("mesh", timeout=60)
+        [file] = [file for file in durable.folder.glob("*.data") if file.stat().st_size > 100_000]
+        os.truncate(file, 4096)
+        with pytest.raises(gl.TaskError, match="truncated to 4096 bytes"):
+            grid.run(np.sum, found).get(timeout=120)
+        with pytest.raises(gl.TaskError, match="truncated to 4096 bytes"):
+            found.get(timeout=120)
+        assert grid.get("other") == 7
+        grid.put("mesh", 8, durable=True, replace=True)
+        assert grid.get("mesh") == 8
 
 
 def test_a_put_that_no_server_can_make_durable_is_an_error(grids):

@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import pathlib
 import subprocess
 import sys
+import threading
+import types
 import warnings
 
 import gridloom as gl
@@ -14,6 +17,7 @@ import pytest
 from engine_contract import Contract
 from engine_functions import FUNCTIONS, bare, dies_once, free_ports, half, once, process, product, sums, waits_for
 from gridloom.engines import dask as dask_engine
+from gridloom.engines.protocol import NotYet
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
@@ -57,6 +61,27 @@ def test_an_argument_that_does_not_reach_its_worker_is_sent_again(dask_grid, mon
     client, x = dask_grid._cluster._engine._client, np.ones((200, 200))
     monkeypatch.setattr(client, "scatter", once(client.scatter, TimeoutError("No valid workers found")))
     assert dask_grid.function(product)(x, x)[0, 0] == 200
+
+
+def test_a_result_that_is_lost_while_it_is_collected_leaves_no_failed_task(dask_grid, monkeypatch, caplog):
+    engine = dask_grid._cluster._engine
+    client, sent = engine._client, dask_engine._Sent("key", "worker", 0)
+    sent.future, sent.gather_seconds = client.submit(int, "7"), 0.1
+    assert sent.future.result() == 7
+
+    async def lost(*_):
+        return {"status": "error", "keys": [sent.future.key]}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "_gather_remote", lost)
+        patch.setattr(client, "_send_to_scheduler", lambda message: None)
+        with pytest.raises(NotYet):
+            engine.collect(sent, 60)
+    sent.future.cancel()
+    for _ in range(5):
+        client.sync(asyncio.sleep, 0)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_functions_that_dask_has_lost_are_sent_again(dask_grid):
@@ -325,3 +350,76 @@ def test_a_cluster_that_starts_workers_when_there_is_work(tmp_path_factory):
             while grid._cluster._engine.workers():
                 pass
             assert grid.function(half)(5.0) == 2.5
+
+
+def nests(address: str, x: float) -> float:
+    import gridloom as gl
+    from engine_functions import half
+
+    with gl.connect(address, functions=[half]) as grid:
+        with grid.group():
+            parts = [grid.function(half)(x) for _ in range(4)]
+        return sum(part.get() for part in parts)
+
+
+@gl.function(work="1")
+def nested(address: str, x: float) -> float:
+    return nests(address, x)
+
+
+@gl.function(work="1")
+def nested_alone(folder: str, address: str, x: float) -> float:
+    import os
+    import tempfile
+
+    if len(os.listdir(folder)) < 2:
+        tempfile.mkstemp(dir=folder)
+        os._exit(1)
+    return nests(address, x)
+
+
+def test_calls_that_wait_for_nested_calls_end(tmp_path, monkeypatch):
+    """First on a worker with one thread, then with a call that runs alone because its workers have died twice."""
+    monkeypatch.setenv("PYTHONPATH", os.fspath(pathlib.Path(__file__).parent))
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    address = cluster.scheduler_address.replace("tcp://", "dask://")
+    with cluster, gl.connect(address, functions=[nested, nested_alone]) as grid:
+        assert grid.function(nested)(address, 3.0) == 6.0
+        with grid.group():
+            both = [grid.function(nested)(address, float(n)) for n in range(2)]
+            alone = grid.function(nested_alone)(os.fspath(tmp_path), address, 5.0)
+        assert [one.get(timeout=200) for one in both] == [0.0, 2.0]
+        assert alone.get(timeout=200) == 10.0 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_call_that_waits_to_run_alone_blocks_no_call_that_a_running_call_needs(monkeypatch):
+    monkeypatch.setattr(dask_engine, "_TURN_SECONDS", 0.1)
+    monkeypatch.setattr(distributed, "get_worker", lambda worker=types.SimpleNamespace(): worker)
+    monkeypatch.delenv(dask_engine._IN_CALL, raising=False)
+    begun, met, order = threading.Event(), threading.Event(), []
+    turns = dask_engine._in_turn(lambda body: body())
+
+    def first():
+        begun.set()
+        assert met.wait(60)
+        order.append("first")
+
+    def last():
+        order.append("alone")
+
+    threads = [threading.Thread(target=turns, args=(None, False, False, first))]
+    threads[0].start()
+    assert begun.wait(60)
+    threads += [threading.Thread(target=turns, args=(None, is_alone, False, body)) for is_alone, body in ((True, last), (False, met.set))]
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert order == ["first", "alone"]
+
+
+def test_an_address_that_dask_cannot_use_is_rejected(capfd):
+    for address in ("dask://", "dask://host", "dask://host:port", "dask://:8786", "dask://127.0.0.1:99999", "dask://127.0.0.1:8786/x"):
+        with pytest.raises(gl.UsageError, match=f"expected dask://HOST:PORT, the address of a Dask scheduler, got '{address}'"):
+            gl.connect(address, functions=[half])

@@ -167,4 +167,4 @@ def test_elsewhere_they_are_shown_once(program):
     grid.close()
     code = "import gridloom as gl\nwith gl.local(servers=1) as grid:\n    display(grid)\n"
     done = subprocess.run([sys.executable, "-m", "IPython", "--no-banner", "-c", code], capture_output=True, text=True, timeout=120)
-    assert "<gridloom.Grid: 1 server: server-1>" in done.stdout and "display" not in done.stderr, done
+    assert "<gridloom.Grid: 1 server: server-1; started 1 server of 1 slot: " in done.stdout and "display" not in done.stderr, done

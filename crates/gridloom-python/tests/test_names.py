@@ -40,6 +40,50 @@ def test_invalid_names_are_rejected_when_they_are_declared(name):
         def declared() -> None: ...
 
 
+@gl.function(name="हिन्दी", module="தமிழ்")
+def scripts(संख्या: int) -> int:
+    return संख्या + 3
+
+
+def test_names_of_any_script_are_called():
+    program = gl.program("echo {शब्द}", name="कहो", stdout="पाठ", module="தமிழ்")
+    with gl.local(servers=1, functions=[scripts, program]) as grid:
+        assert grid.function("தமிழ்/हिन्दी")(संख्या=1) == 4
+        assert grid.function(program)("x") == b"x\n"
+        grid.put("नमस्ते", np.ones(3))
+        assert grid.get("नमस्ते")[0] == 1
+
+
+@pytest.mark.parametrize("name", ["A._initialize", "A._finalize", "._initialize"])
+def test_a_function_does_not_declare_a_class(name):
+    with pytest.raises(gl.InputError, match="after a dot is a method of the class '.*', which runs automatically.*use another name"):
+        gl.program("true", name=name)
+    with pytest.raises(gl.InputError, match="after a dot is a method of the class"):
+
+        @gl.function(name=name)
+        def declared() -> None: ...
+
+
+def test_names_that_only_resemble_those_of_automatic_methods_are_called():
+    def one():
+        def body() -> int:
+            return 1
+
+        return body
+
+    names = ["_initialize", "A.initialize", "A._initialize.x", "_initialize.A"]
+    with gl.local(servers=1, functions=[gl.function(name=name, module="m")(one()) for name in names]) as grid:
+        assert {f"m/{name}" for name in names} <= grid.functions().keys()
+        assert [grid.function(f"m/{name}")() for name in names] == [1] * 4
+
+
+def test_names_of_functions_of_gridloom_are_reserved():
+    with pytest.raises(gl.InputError, match="names that begin with 'python/stream.' are reserved for Gridloom; use another name or module"):
+
+        @gl.function(name="stream.mine", module="python")
+        def declared() -> None: ...
+
+
 @pytest.mark.parametrize("name", ["", " ", "a\x1b[2J", "a\u202eb", "a\nb", "a\0", "x" * 5000])
 def test_names_of_shared_data_are_checked(name):
     with gl.local(servers=1) as grid, pytest.raises(gl.GridloomError, match="cannot name shared data"):

@@ -76,7 +76,7 @@ def test_what_names_no_function_is_reported(grid):
 
 
 def test_a_grid_names_its_servers(grid, platform):
-    assert repr(grid) == "<gridloom.Grid: 2 servers: server-1, server-2>"
+    assert repr(grid) == f"<gridloom.Grid: 2 servers: server-1, server-2; started {grid.started}>"
     with gl.simulate(platform) as simulated:
         assert repr(simulated) == "<gridloom.Grid: simulated, 3 servers: s0, s1, s2>"
     assert repr(simulated) == "<gridloom.Grid: closed>"

@@ -81,6 +81,42 @@ def test_a_worker_that_holds_too_much_memory_is_killed_and_its_call_fails_with_t
         assert grid.run(np.sum, np.ones(60 << 20 >> 3)).get() == 60 << 20 >> 3
 
 
+@pytest.mark.parametrize("kind", ["anonymous", "named", "child"])
+def test_shared_memory_that_a_function_maps_counts(kind):
+    def holds(kind, size):
+        import mmap
+        import subprocess
+        import sys
+        from multiprocessing import shared_memory
+
+        if kind == "child":
+            hold = f"import mmap, time; held = mmap.mmap(-1, {size}); held.write(b'x' * {size}); time.sleep(600)"
+            return subprocess.run([sys.executable, "-c", hold], check=False).returncode
+        named = shared_memory.SharedMemory(create=True, size=size) if kind == "named" else None
+        if named is not None:
+            named.unlink()
+        held = mmap.mmap(-1, size) if named is None else named.buf
+        for at in range(0, size, 1 << 20):
+            held[at : at + (1 << 20)] = b"x" * (1 << 20)
+        while True:
+            len(held)
+
+    with gl.local(1, worker_memory=200 << 20) as grid:
+        with pytest.raises(gl.OutOfMemory) as error:
+            grid.run(holds, kind, 400 << 20).get()
+        assert error.value.resource == "worker" and error.value.needed_bytes > 200 << 20
+        # Arguments and results in the store do not count.
+        assert grid.run(np.sum, np.ones(190 << 20 >> 3)).get() == 190 << 20 >> 3
+        assert grid.run(np.ones, 60 << 20 >> 3).get().sum() == 60 << 20 >> 3
+
+
+def test_a_local_grid_shows_what_it_has_started(capfd):
+    with gl.local(2, slots=3, memory="1.5GiB") as grid:
+        assert re.fullmatch(r"2 servers of 3 slots: \d+ cores? by affinity, \d+ on the machine, .*quota.*; each server stores up to 1.5 GiB", grid.started)
+        assert grid.started in repr(grid) and grid.started in grid._repr_html_()
+    assert not capfd.readouterr().out
+
+
 def test_sizes_have_units():
     with gl.local(1, memory="1.5 gib", worker_memory="64MB") as grid:
         assert [server.memory_bytes for server in grid.servers()] == [3 << 29]

@@ -41,6 +41,23 @@ def double(x: int) -> int:
     return 2 * x
 
 
+class EndpointLost(Exception):
+    pass
+
+
+@gl.function
+def raises_own(folder: str) -> int:
+    note(folder)
+    raise EndpointLost("of the function")
+
+
+@gl.function
+def imports(folder: str, module: str) -> int:
+    note(folder)
+    __import__(module)
+    return 0
+
+
 @gl.function
 def needs_module(folder: str) -> int:
     bad = Path(folder) / "bad"
@@ -136,8 +153,26 @@ def test_a_server_without_a_module_gets_no_more_calls(again, tmp_path):
     needs_module = again.function("again/needs_module")
     servers = {needs_module(str(tmp_path)) for _ in range(40)}
     assert len(servers) == 1
-    # It is told of after two calls; some were sent before that was heard.
+    # The program avoids the server until the agent sends another directory.
     assert len(runs_of(tmp_path / "runs")) < 10
+
+
+def test_an_exception_with_the_name_of_a_server_fault_is_not_a_server_fault(again, tmp_path):
+    with pytest.raises(gl.RemoteError, match="of the function") as raised:
+        again.function("again/raises_own")(str(tmp_path))
+    assert raised.value.kind == "EndpointLost" and len(runs_of(tmp_path)) == 1
+    for server in ("server-1", "server-2"):
+        with pytest.raises(gl.RemoteError, match="of the function"):
+            again.function("again/raises_own").on(server)(str(tmp_path))
+
+
+def test_a_call_that_imports_an_unknown_module_withdraws_no_function(again, tmp_path):
+    imports = again.function("again/imports")
+    with pytest.raises(gl.RemoteError, match="No module named 'nonsense'") as raised:
+        imports(str(tmp_path), "nonsense")
+    assert raised.value.kind == "ModuleNotFoundError" and len(set(runs_of(tmp_path))) == 2
+    for server in ("server-1", "server-2"):
+        assert imports.on(server)(str(tmp_path), "math") == 0
 
 
 @pytest.mark.parametrize(

@@ -322,3 +322,114 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups need Python 3.11")
 def test_exceptions_of_a_group_are_rebuilt_one_by_one(program, tmp_path):
     assert printed(ERRORS, tmp_path) == ["two 5 5: x", "value", "ok"]
+
+
+BUILT_IN = """
+import errno, pickle, threading
+import gridloom as gl
+
+class Disk(OSError):
+    def __init__(self, path, free):
+        super().__init__(errno.ENOSPC, f"{free} bytes are free", path)
+        self.free = free
+
+class Code(OSError):
+    def __init__(self, code, text):
+        super().__init__(code, f"no {text}")
+
+class Bare(OSError):
+    def __init__(self, *, place):
+        super().__init__(f"bare {place}")
+        self.place = place
+
+class New(OSError):
+    def __new__(cls, a, *, b):
+        return super().__new__(cls, a, b)
+    def __init__(self, a, *, b):
+        self.b = b
+
+class Found(FileNotFoundError):
+    def __init__(self, path):
+        super().__init__(2, "gone", path)
+        self.path = path
+
+class Decode(UnicodeDecodeError):
+    def __init__(self, data):
+        super().__init__("utf-8", data, 0, 1, "odd")
+
+class Syntax(SyntaxError):
+    def __init__(self, line):
+        super().__init__("bad", ("f.py", line, 2, "x = "))
+
+class Import(ImportError):
+    def __init__(self, module):
+        super().__init__(f"no {module}", name=module, path="/p")
+
+class Attribute(AttributeError):
+    def __init__(self, of, name):
+        super().__init__(f"{of}.{name}", name=name, obj=threading.Lock())
+
+class Key(KeyError):
+    def __init__(self, key, table):
+        super().__init__(key)
+        self.table = table
+
+class LockedFile(OSError):
+    def __init__(self, path):
+        super().__init__(errno.EACCES, "locked", path)
+        self.lock = threading.Lock()
+
+class LockedKey(KeyError):
+    def __init__(self, key):
+        super().__init__(key)
+        self.lock = threading.Lock()
+
+class LockedText(Decode):
+    def __init__(self, data):
+        super().__init__(data)
+        self.lock = threading.Lock()
+
+class LockedStop(StopIteration):
+    def __init__(self):
+        self.lock = threading.Lock()
+
+NAMES = ("errno strerror filename filename2 characters_written encoding object start end reason msg lineno offset text name path value code "
+         "free place b table").split()
+
+def fields(error):
+    return type(error), error.args, str(error), {name: getattr(error, name, None) for name in NAMES}
+
+def failing(make):
+    raise make()
+
+if __name__ == "__main__":
+    with gl.local(servers=1) as grid:
+        for make in (
+            lambda: Disk("/d", 7), lambda: Code(2, "x"), lambda: Bare(place=3), lambda: New(1, b=2), lambda: Found("/x"),
+            lambda: Decode(bytes([255])), lambda: Syntax(3), lambda: Import("m"), lambda: Attribute("a", "b"), lambda: Key("k", "t"),
+            lambda: FileNotFoundError(2, "no", "file", None, "other"), lambda: BlockingIOError(11, "x", 5), lambda: NameError("n", name="q"),
+            lambda: UnicodeEncodeError("ascii", "\u00e9", 0, 1, "r"), lambda: ImportError("i", name="n"), lambda: SyntaxError("bad", ("f", 1, 2, "t")),
+        ):
+            raised, (returned,) = grid.run(failing, make).exception(60), grid.run(lambda: [make()]).get(60)
+            assert fields(raised) == fields(returned) == fields(make()), (fields(raised), fields(returned), fields(make()))
+
+        for make, base, name in (
+            (lambda: LockedFile("/l"), OSError, "LockedFile"),
+            (lambda: LockedKey("k"), KeyError, "LockedKey"),
+            (lambda: LockedText(bytes([255])), UnicodeDecodeError, "LockedText"),
+        ):
+            try:
+                grid.run(failing, make).get(60)
+            except base as error:
+                assert isinstance(error, gl.RemoteError) and error.kind == name and f"raised {name}" in str(error) and "_thread.lock" in str(error)
+                mine, own = fields(error)[3], fields(make())[3]
+                assert mine == own, (mine, own)
+                back = pickle.loads(pickle.dumps(error))
+                assert fields(back) == fields(error) and vars(back) == vars(error)
+        assert type(grid.run(failing, LockedStop).exception(60)) is gl.RemoteError
+        print("ok")
+"""
+
+
+def test_built_in_exceptions_with_constructors_of_their_own_are_raised_as_they_are(program, tmp_path):
+    assert printed(BUILT_IN, tmp_path) == ["ok"]

@@ -202,10 +202,11 @@ impl MaliciousClient {
                 TaskToClient::TasksEnded { reports, transfers: Vec::new(), other_tasks: u32::MAX }.into()
             }
             11 => TaskToServer::Release { data: self.many(MaliciousClient::shared_datum) }.into(),
-            12 => match self.below(4) {
+            12 => match self.below(5) {
                 0 => CatalogToServer::Lost { datum: self.shared_datum(), why: "so".into() }.into(),
                 1 => CatalogToServer::Expect { named: self.named(), client: self.id }.into(),
                 2 => CatalogToServer::Superseded { datum: self.shared_datum() }.into(),
+                3 => CatalogToServer::LeaveSource { from: self.node() }.into(),
                 _ => TaskToServer::HasCopies { data: self.many(MaliciousClient::shared_datum) }.into(),
             },
             13 | 14 => self.offer_forged(),
@@ -373,6 +374,10 @@ impl MaliciousClient {
             4 if self.below(2) == 0 => {
                 let damaged = DamagedVersion { named: self.named(), why: "x".repeat(self.below(4) as usize) };
                 ServerToCatalog::Damaged { data: vec![damaged] }.into()
+            }
+            4 if self.below(2) == 0 => {
+                ServerToCatalog::SourceSilent { from: self.node(), data: self.many(MaliciousClient::shared_datum) }
+                    .into()
             }
             4 => ServerToCatalog::HasCopies { data: self.many(MaliciousClient::shared_datum) }.into(),
             5 => ClientToCatalog::Release { datum: self.shared_datum(), times: u64::MAX }.into(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, SplitMix64, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, RaisedCause, SplitMix64, TaskError, TaskId};
 use gridloom_core::graph::{Argument, CallOptions, Group, Output, Retry, Source, Task, TaskKind};
 
 use super::shared_functions;
@@ -74,6 +74,7 @@ impl Bodies for Mix {
                     kind: "NotYet".into(),
                     message: format!("run {failed}"),
                     traceback: String::new(),
+                    cause: RaisedCause::Function,
                 });
             }
         }

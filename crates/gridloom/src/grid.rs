@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{OutputPage, OutputQuery, ServerStatus};
+use gridloom_core::node::message::{OutputPage, OutputQuery, ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
 use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
@@ -310,6 +310,20 @@ impl Grid {
     /// If the session is closed.
     pub fn statuses(&self, limit: Duration) -> Result<Vec<(ServerView, Option<ServerStatus>)>, Error> {
         session::statuses(&self.0, limit)
+    }
+
+    /// Logs what this program waits for, from whom and since when.
+    pub fn log_waits(&self) {
+        self.0.command(Command::LogWaits);
+    }
+
+    /// Returns what the programs of the grid wait for, as reported by their clients, the longest waits first. Only programs
+    /// that have had no event for some seconds are listed. The list is empty if the agent does not answer within `limit`.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn waits(&self, limit: Duration) -> Result<Vec<ProgramWaits>, Error> {
+        session::waits(&self.0, limit)
     }
 
     /// Waits until the models of all servers are known here, but no longer than `limit`. On a simulated grid models arrive with

@@ -143,11 +143,24 @@ impl LocalConfig {
         }
     }
 
-    /// Describes the servers that are started, and the processors that they may use.
-    fn summary(&self, processors: &Processors) -> String {
+    /// Describes the servers that are started, the processors that they may use, and the limit of their stores.
+    pub fn summary(&self) -> String {
+        self.summary_on(&Processors::find(), self.store_bytes())
+    }
+
+    fn summary_on(&self, processors: &Processors, store_bytes: u64) -> String {
         let plural = |number: usize| if number == 1 { "" } else { "s" };
         let (servers, slots) = (self.servers, self.slots as usize);
-        format!("{servers} server{} of {slots} slot{}: {processors}", plural(servers), plural(slots))
+        let store_gib = store_bytes as f64 / f64::from(1 << 30);
+        format!(
+            "{servers} server{} of {slots} slot{}: {processors}; each server stores up to {store_gib:.1} GiB",
+            plural(servers),
+            plural(slots)
+        )
+    }
+
+    fn store_bytes(&self) -> u64 {
+        self.memory_bytes.unwrap_or_else(|| store_bytes_default(self.servers))
     }
 
     /// Returns the site with that number, from 1; `None` if there is only one.
@@ -200,7 +213,7 @@ pub(crate) struct LocalProcesses {
 impl LocalProcesses {
     pub(crate) fn start(config: &LocalConfig) -> Result<LocalProcesses, Error> {
         config.check()?;
-        log::info(&config.summary(&Processors::find()));
+        log::info(&config.summary());
         let program = program_path(config.program.as_deref());
         let secret: [u8; 16] =
             identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
@@ -243,8 +256,7 @@ impl LocalProcesses {
             config.libraries.iter().for_each(|library| {
                 command.arg("--library").arg(library);
             });
-            let memory_bytes = config.memory_bytes.unwrap_or_else(|| store_bytes_default(config.servers));
-            command.arg("--memory").arg(format!("{memory_bytes}B"));
+            command.arg("--memory").arg(format!("{}B", config.store_bytes()));
             if let Some(limit) = config.worker_memory_bytes {
                 command.arg("--worker-memory").arg(format!("{limit}B"));
             }
@@ -339,7 +351,8 @@ mod tests {
     fn the_summary_names_servers_slots_and_what_limits_the_processors() {
         let processors = Processors { machine: 8, affinity: 4, quota: Some(3.5) };
         let why = "4 cores by affinity, 8 on the machine, quota 3.5";
-        assert_eq!(LocalConfig::default().summary(&processors), format!("4 servers of 1 slot: {why}"));
+        let summary = LocalConfig::default().summary_on(&processors, 3 << 29);
+        assert_eq!(summary, format!("4 servers of 1 slot: {why}; each server stores up to 1.5 GiB"));
     }
 
     #[test]

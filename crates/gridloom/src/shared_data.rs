@@ -250,8 +250,9 @@ impl<'a> SharedData<'a> {
     /// As for [`SharedData::get`]; [`Error::Usage`] for a server that is unknown or stateless; [`Error::Task`] if one
     /// has no room or is lost. The error is returned after the other copies have been made.
     pub fn place(&self, name: &str, servers: &[String]) -> Result<(), Error> {
-        let nodes = self.nodes(servers)?;
         let place = |handle: &Handle| {
+            // Only after the name was found: by then the agent has sent its directory, which lists restarted servers.
+            let nodes = self.nodes(servers)?;
             let placed: Vec<Submitted> =
                 nodes.into_iter().map(|node| handle.place(node, false)).collect::<Result<_, _>>()?;
             for one in &placed {

@@ -32,8 +32,8 @@ fn a_process_reads_what_the_program_was_given() {
             ("deployment.toml", "[[process]]\nhost = 'a'\nfunction = 'one'\n"),
         ],
     );
-    let file = folder.join("c.toml").display().to_string();
-    let given = words(&format!("own --set matrix.size=64 --config {file} --log=warning,matmul=debug -- --log"));
+    let mut given = words("own --set matrix.size=64 --config FILE --log=warning,matmul=debug -- --log");
+    given[4] = folder.join("c.toml").into_os_string();
     assert_eq!(read_settings(&given).unwrap(), ["own", "--", "--log"]);
     assert!(log_accepts(Level::Debug, "matmul.server") && !log_accepts(Level::Info, "other"));
     let platform = support::star(&[("a", "1Gf"), ("b", "1Gf")], "100MBps", "1ms");

@@ -9,7 +9,10 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::Secret;
 use serde_json::json;
 
-use super::{AGENT_ADDRESS, ListenOptions, drive, hide_memory, parse_listen, print_json, print_line, stop_on_signals};
+use super::{
+    AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_listen, print_json, print_line,
+    stop_on_signals,
+};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
@@ -46,6 +49,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
     let node = NetNode::start(make, config)?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
+    log_waits_on_signal(&node)?;
     match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,

@@ -33,7 +33,7 @@ pub struct Options {
     #[command(flatten)]
     grid: GridOption,
     /// Fail after this many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = super::simulate::seconds)]
     timeout: Option<f64>,
     /// Save a result in this file instead of printing it; with several results NAME=FILE, repeated
     #[arg(long, value_name = "[NAME=]FILE.npy")]
@@ -44,7 +44,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let limit = options.timeout.map(Duration::try_from_secs_f64).transpose().context("--timeout")?;
+    let limit = options.timeout.map(Duration::from_secs_f64);
     let grid = options.grid.connect()?;
     let function = grid.function(&options.name)?;
     let signature = function.signature();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use gridloom::Grid;
 use gridloom_base::time::ns_to_seconds;
-use gridloom_core::node::message::{ServerStatus, Stage, TaskStatus};
+use gridloom_core::node::message::{ProgramWaits, ServerStatus, Stage, TaskStatus};
 use gridloom_perf::ServerView;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use super::{GridOption, print_json, print_line};
 /// How long to wait for a server's answer; a slower server is shown without its calls.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// List the calls that are on the grid's servers: running, queued, and waiting for data.
+/// List the calls that are on the grid's servers (running, queued, and waiting for data), and what programs wait for.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom calls --json")]
 pub struct Options {
@@ -29,6 +29,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
     let servers = ask(&grid)?;
+    let waits = grid.waits(ANSWER_LIMIT)?;
     if options.json {
         let calls = servers.iter().flat_map(|(server, status)| {
             let tasks = status.iter().flat_map(|status| &status.tasks);
@@ -36,16 +37,37 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         });
         let silent = servers.iter().filter(|(_, status)| status.is_none()).map(|(server, _)| &server.name);
         let silent: Vec<&String> = silent.collect();
-        print_json(&json!({ "calls": calls.collect::<Vec<_>>(), "servers_without_answer": silent }))?;
+        let waits: Vec<Value> = waits.iter().map(waits_json).collect();
+        let calls: Vec<Value> = calls.collect();
+        print_json(&json!({ "calls": calls, "servers_without_answer": silent, "waits": waits }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let lines = lines(&servers, usize::MAX);
     if lines.is_empty() {
         print_line("no calls")?;
-        return Ok(ExitCode::SUCCESS);
     }
-    lines.iter().try_for_each(|line| print_line(line))?;
+    let waits = waits.iter().flat_map(wait_lines);
+    lines.into_iter().chain(waits).try_for_each(|line| print_line(&line))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn wait_lines(program: &ProgramWaits) -> Vec<String> {
+    let seconds = ns_to_seconds(program.waited_ns);
+    let mut lines = vec![format!(
+        "{} '{}' has waited for {seconds:.0} s without an event. It waits for:",
+        program.client, program.name
+    )];
+    lines.extend(program.waits.iter().map(|wait| format!("  {wait}")));
+    lines
+}
+
+fn waits_json(program: &ProgramWaits) -> Value {
+    json!({
+        "client": program.client.to_string(),
+        "name": program.name,
+        "wait_seconds": ns_to_seconds(program.waited_ns),
+        "for": program.waits,
+    })
 }
 
 /// The servers, each with its status if it answered in time.

@@ -56,7 +56,7 @@ use gridloom_net::driver::NetNode;
 use gridloom_net::transport::emulated_sites::{SITE_VARIABLE, Site};
 use gridloom_platform::units as quantities;
 use rustix::fs::{FlockOperation, flock};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
 
 use self::site_options::SiteOptions;
 use crate::log::LogOptions;
@@ -266,6 +266,14 @@ pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<
     Ok(())
 }
 
+/// Makes the node log what it waits for when the process receives SIGUSR2.
+pub fn log_waits_on_signal(node: &Arc<NetNode>) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGUSR2])?;
+    let node = node.clone();
+    std::thread::spawn(move || signals.forever().for_each(|_| node.command(gridloom_core::node::Command::LogWaits)));
+    Ok(())
+}
+
 /// True if SIGINT and SIGTERM stop the node of this process.
 static NODE_STOPS: AtomicBool = AtomicBool::new(false);
 
@@ -335,17 +343,16 @@ pub fn count(number: usize, one: &str) -> String {
 
 /// Parses floating-point operations per second: `20Gf`, `1e9`.
 pub fn parse_speed(text: &str) -> Result<f64, String> {
-    match quantities::speed(text)? {
-        flops if flops > 0.0 && flops.is_finite() => Ok(flops),
-        flops => Err(format!("{flops} flop/s; expected more than 0, such as 20Gf")),
-    }
+    quantities::stated_speed(text)
 }
 
 /// Parses the bytes per second that a server may send.
 pub fn parse_upload_rate(text: &str) -> Result<f64, String> {
     match quantities::bandwidth(text)? {
         rate if rate >= UPLOAD_RATE_MIN => Ok(rate),
-        rate => Err(format!("{rate} bytes per second; expected at least 64kBps, such as 100Mbps or 12MBps")),
+        rate => {
+            Err(format!("'{text}' is {rate} bytes per second; expected at least 64kBps, such as 100Mbps or 12MBps"))
+        }
     }
 }
 

@@ -76,6 +76,19 @@ impl OfferedProgram {
     }
 }
 
+/// Checks a Python interpreter that is given as a path.
+///
+/// # Errors
+/// If the path does not name a program.
+pub fn check_interpreter(python: &Path) -> Result<()> {
+    ensure!(
+        python.components().count() == 1 || is_program(python),
+        "--python: '{}' is not a program that can be started; name a Python interpreter",
+        python.display()
+    );
+    Ok(())
+}
+
 /// Adds programs, which listen on that address and store checkpoints below that folder. A file that ends in .py is run
 /// by that Python.
 pub fn add_programs(

@@ -23,18 +23,18 @@ use gridloom_resources::text_file::check_regular;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 
-use super::programs::{OfferedProgram, ProgramParser, add_programs, check_program};
+use super::programs::{OfferedProgram, ProgramParser, add_programs, check_interpreter, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, parse_listen, parse_speed,
-    parse_upload_rate, print_json, print_line, stop_on_signals,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, log_waits_on_signal, parse_listen,
+    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
 };
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
 
 mod folders;
 
-use folders::{open_durable, open_storage, places, store_bytes};
+use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -275,6 +275,9 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     }
     let rest = &options.server.rest;
     rest.check(options.server.listen)?;
+    check_folders(&options)?;
+    options.server.worker_group.as_deref().map(check_worker_group).transpose()?;
+    check_interpreter(&options.server.python)?;
     let secret = secret(&options)?;
     rest.start_log();
     if options.run_code {
@@ -372,6 +375,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     })?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
     drain_on_signal(&node)?;
+    log_waits_on_signal(&node)?;
     let mut announced = options.server.no_agent;
     if announced {
         announce(&name, node.address(), &names, rest.json)?;

@@ -54,6 +54,22 @@ fn calls_are_listed_and_cancelled() {
     assert_eq!(look["links"], serde_json::json!([]));
     assert_eq!((&look["servers"][0]["calls"], look["servers"][0]["shown"].as_array().unwrap().len()), (&2.into(), 2));
 
+    // After some seconds without an event, the clients report their pending requests.
+    let waits = loop {
+        let waits = grid.json(&["calls"])["waits"].as_array().unwrap().clone();
+        if waits.len() == 2 {
+            break waits;
+        }
+    };
+    let texts: Vec<&str> = waits.iter().map(|program| program["for"][0].as_str().unwrap()).collect();
+    assert!(
+        texts.iter().all(|text| text.contains("calls at server 'one' (1): ") && text.contains("os/nap")),
+        "{waits:?}"
+    );
+    assert!(waits.iter().all(|program| program["wait_seconds"].as_f64().unwrap() >= 2.0), "{waits:?}");
+    let page = succeeds(grid.command(&["calls"]));
+    assert!(page.contains("s without an event. It waits for:\n  calls at server 'one' (1): "), "{page}");
+
     let name = running["call"].as_str().unwrap();
     let told = grid.json(&["cancel", name]);
     assert_eq!(told["cancelled"], serde_json::json!([name]));

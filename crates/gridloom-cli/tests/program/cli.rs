@@ -247,6 +247,68 @@ fn numbers_out_of_range_are_reported_as_such() {
 }
 
 #[test]
+fn meaningless_durations_and_speeds_are_rejected() {
+    for seconds in ["nan", "inf", "-inf", "-1", "1e300", "1 hour", ""] {
+        let wrong = [
+            gridloom(&["call", &format!("--timeout={seconds}"), "f"]),
+            gridloom(&["deploy", "-d", "x", &format!("--grace={seconds}"), "--", "x"]),
+            gridloom(&["mpirun", &format!("--until={seconds}"), "-n", "1", "x"]),
+            gridloom(&["up", "grid.toml", &format!("--wait={seconds}")]),
+            gridloom(&["down", &format!("--grace={seconds}")]),
+            gridloom(&["top", &format!("--interval={seconds}")]),
+        ];
+        for command in wrong {
+            let shown = format!("{command:?}");
+            let (code, error) = status_and_stderr(command);
+            assert!(code == 2 && error.contains("invalid value") && error.contains("seconds"), "{shown}: {error}");
+        }
+    }
+    let serve = |option: &str| status_and_stderr(gridloom(&["serve", "--no-functions", "--no-agent", option]));
+    let (code, error) = serve("--speed=20");
+    assert!(
+        code == 2 && error.contains("the speed 20 has no unit and is below 1 Mflop/s; write 20Gf, 20Mf"),
+        "{error}"
+    );
+    let (code, error) = serve("--upload-limit=100");
+    assert!(code == 2 && error.contains("'100' is 100 bytes per second; expected at least 64kBps"), "{error}");
+    // A space may precede the unit: only the last option is invalid.
+    let words =
+        ["serve", "--no-functions", "--no-agent", "--speed", "20 Gf", "--upload-limit", "100 Mbps", "--slots=0"];
+    let (code, error) = status_and_stderr(gridloom(&words));
+    assert!(code == 2 && error.contains("--slots") && !error.contains("Gf"), "{error}");
+}
+
+#[test]
+fn a_server_checks_that_its_paths_are_of_the_right_kind() {
+    let folder = support::folder("kinds");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
+    std::fs::write(folder.join("file"), "x").unwrap();
+    std::fs::create_dir(folder.join("folder")).unwrap();
+    std::fs::write(folder.join("cgroup.procs"), "").unwrap();
+    let refused = |option: &str, path: &str, why: &str| {
+        let words = ["serve", "--no-agent", "--program", "a=/bin/sh", option, path];
+        let (code, error) = status_and_stderr(gridloom(&words));
+        assert!(
+            code == 1 && error.contains(&format!("{option}: '{path}'")) && error.contains(why),
+            "{words:?}: {error}"
+        );
+    };
+    for option in ["--disk", "--durable", "--storage", "--models", "--checkpoints"] {
+        for path in [&path("file"), "/dev/null"] {
+            refused(option, path, "is not a folder; name a folder");
+        }
+    }
+    for path in [&path("folder"), "/dev/null", &path("file"), &path("cgroup.procs")] {
+        refused("--worker-group", path, "is not the list of processes of a control group; name the file cgroup.procs");
+    }
+    refused("--worker-group", &path("missing"), "No such file");
+    for path in [&path("folder"), "/dev/null", &path("file"), &path("missing")] {
+        refused("--python", path, "is not a program that can be started; name a Python interpreter");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("cgroup.procs")).unwrap(), "", "nothing was written");
+}
+
+#[test]
 fn a_secret_keeps_strangers_out() {
     let grid = Grid::start();
     let mut command = grid.command(&["functions"]);

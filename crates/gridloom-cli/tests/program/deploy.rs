@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::{file, folder, gridloom, process_ended, status_and_stderr, succeeds};
+use crate::support::{file, folder, gridloom, process_ended, quoted, status_and_stderr, succeeds};
 
 /// Returns a `gridloom deploy` of a script in which `$1` is the name of the process's function.
 fn deploy(name: &str, deployment: &str, script: &str) -> Command {
@@ -38,6 +38,7 @@ fn start(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>, 
 #[test]
 fn kill_times_are_kept_while_a_later_start_is_waited_for() {
     let alive = folder("deploy").join(format!("alive-{}", std::process::id())).display().to_string();
+    let alive = quoted(&alive);
     let deployment = "[[process]]\nhost = 'x'\nfunction = 'first'\nkill_time = 0.3\n\
                       [[process]]\nhost = 'x'\nfunction = 'later'\nstart_time = 1.5\n\
                       [[process]]\nhost = 'x'\nfunction = 'never'\nstart_time = 0.2\nkill_time = 0.1\n";

@@ -127,7 +127,9 @@ fn the_command_shows_makes_and_replaces_the_secret_and_never_prints_it() {
 
 #[test]
 fn a_folder_of_sockets_that_is_not_the_users_alone_is_reported_and_tcp_used() {
-    let folder = config("sockets");
+    // The path of a socket is short.
+    let folder = PathBuf::from(format!("/tmp/gridloom-test-sockets-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
     let (mut agent, mut log) = logging(command.env("GRIDLOOM_SOCKETS", &folder));
@@ -136,6 +138,7 @@ fn a_folder_of_sockets_that_is_not_the_users_alone_is_reported_and_tcp_used() {
     let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
     succeeds(gridloom(&["functions", "--agent", &address]));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no socket was put there");
+    std::fs::remove_dir(&folder).unwrap();
 }
 
 const LOOK: &str = r#"

@@ -333,7 +333,7 @@ fn a_left_over_folder_does_no_harm() {
     let folder = support::folder("left").join(std::process::id().to_string());
     std::fs::create_dir(&folder).unwrap();
     let mut shell = std::process::Command::new("sh");
-    shell.env("TMPDIR", &folder).args(["-c", "mkdir $TMPDIR/gridloom-simulate-$$; exec \"$@\"", "sh"]);
+    shell.env("TMPDIR", &folder).args(["-c", "mkdir \"$TMPDIR/gridloom-simulate-$$\"; exec \"$@\"", "sh"]);
     let shell = shell.args([env!("CARGO_BIN_EXE_gridloom"), "simulate", "-p", &platform, "--", "true"]);
     assert_eq!(status_and_stderr(shell).0, 0);
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "its own is taken away");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::bounds::{ends, output_of, until, until_true};
 use crate::support::{
-    file, folder, gridloom, idl, library, process_ended, skipped, status_and_stderr, succeeds, write_executable,
+    file, folder, gridloom, idl, library, process_ended, quoted, skipped, status_and_stderr, succeeds, write_executable,
 };
 
 const SECRET: &str = "handed over by a pipe";
@@ -32,15 +32,18 @@ impl Lab {
         std::fs::create_dir_all(&folder).unwrap();
         let ssh = folder.join("ssh");
         let program = Path::new(env!("CARGO_BIN_EXE_gridloom")).parent().unwrap();
-        write_executable(&ssh, &STUB.replace("FOLDER", path(&folder)).replace("PROGRAM", path(program)));
-        let lab = Lab { ssh: path(&ssh).into(), folder, hosts: Vec::new(), variables: Vec::new() };
+        write_executable(
+            &ssh,
+            &STUB.replace("FOLDER", &quoted(path(&folder))).replace("PROGRAM", &quoted(path(program))),
+        );
+        let lab = Lab { ssh: quoted(path(&ssh)), folder, hosts: Vec::new(), variables: Vec::new() };
         lab.write(hosts);
         lab
     }
 
     /// Writes the file of hosts. `OFFER` in it is replaced by the functions of the tests.
     pub fn write(&self, hosts: &str) {
-        let offer = format!("{} --library {} --models none", idl(), library());
+        let offer = format!("{} --library {} --models none", quoted(&idl()), quoted(library()));
         std::fs::write(self.folder.join("grid.toml"), hosts.replace("OFFER", &offer)).unwrap();
     }
 
@@ -109,7 +112,7 @@ echo "$@" >> FOLDER/words
 while [ "$1" != -- ]; do shift; done
 host=$2 command=$3
 unset GRIDLOOM_SECRET GRIDLOOM_AGENT
-export PATH="PROGRAM:$PATH" HOME=FOLDER/hosts/$host
+export PATH=PROGRAM:"$PATH" HOME=FOLDER/hosts/$host
 export XDG_STATE_HOME=$HOME/state
 mkdir -p "$HOME"; cd "$HOME"
 case $host in
@@ -389,6 +392,21 @@ fn properties_without_effect_are_rejected() {
         let (code, error) = status_and_stderr(lab.up());
         assert!(code == 1 && error.contains("host 'idle'") && error.contains(why), "{error}");
     }
+}
+
+#[test]
+fn properties_of_the_user_may_have_any_name() {
+    let lab = Lab::new("own-properties", &three());
+    let own = "mode = \"fast\", cost = \"2\", zone = \"b\", rack = \"7\", cores = \"4\", slot = \"3\"";
+    lab.write(&format!("{}\n[[host]]\nname = \"idle\"\nspeed = \"1Gf\"\nproperties = {{ {own} }}\n", three()));
+    let up = output_of(&mut lab.up());
+    let output = String::from_utf8_lossy(&up.stderr);
+    assert!(up.status.success(), "{output}");
+    let warned: Vec<&str> = output.lines().filter(|line| line.contains("did you mean")).collect();
+    assert!(
+        matches!(warned[..], [line] if line.contains("'slot' is not a property") && line.contains("'slots'")),
+        "{output}"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::up::{Lab, let_go, path, pid};
 use crate::support::bounds::{WAIT_LIMIT, ends, output_of, until, until_true};
-use crate::support::{file, process_ended, skipped, status_and_stderr, succeeds};
+use crate::support::{file, process_ended, quoted, skipped, status_and_stderr, succeeds};
 
 /// Slurm with the nodes `n1` and `n2`.
 pub struct Slurm {
@@ -239,7 +239,9 @@ PROGRAM down
 fn a_script_has_a_grid_of_its_own_in_each_of_its_jobs() {
     let Some(slurm) = Slurm::start() else { return };
     let lab = slurm.lab("slurm-script", "OFFER");
-    let script = SCRIPT.replace("PROGRAM", env!("CARGO_BIN_EXE_gridloom")).replace("FOLDER", path(&lab.folder));
+    let script = SCRIPT
+        .replace("PROGRAM", &quoted(env!("CARGO_BIN_EXE_gridloom")))
+        .replace("FOLDER", &quoted(path(&lab.folder)));
     std::fs::write(lab.folder.join("script"), script).unwrap();
     let output = |number: u32| lab.folder.join(format!("output-{number}"));
     let submit = |number: u32| {

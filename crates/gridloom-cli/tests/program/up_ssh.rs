@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::up::{Lab, path, pid};
 use crate::support::bounds::ProcessTimeout;
-use crate::support::{process_ended, skipped, status_and_stderr, succeeds};
+use crate::support::{process_ended, quoted, skipped, status_and_stderr, succeeds};
 
 /// A host: an `sshd` with a home folder of its own.
 struct Sshd {
@@ -117,7 +117,7 @@ pub fn hosts(lab: &mut Lab) -> Option<[u16; 3]> {
                 folder.display()
             );
             std::fs::write(folder.join("settings"), settings).unwrap();
-            lab.ssh = format!("ssh -F {}", path(&folder.join("settings")));
+            lab.ssh = format!("ssh -F {}", quoted(path(&folder.join("settings"))));
             let ports = started.each_ref().map(|sshd| sshd.port);
             lab.hosts = started.into_iter().map(|sshd| Box::new(sshd) as Box<dyn std::any::Any>).collect();
             Some(ports)

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::up::{HEAD, Lab, host, path};
 use super::up_slurm::Slurm;
-use crate::support::{gridloom, skipped, succeeds, write_executable};
+use crate::support::{gridloom, quoted, skipped, succeeds, write_executable};
 
 /// A user by number, with a home folder.
 struct User {
@@ -69,7 +69,7 @@ fn grids_of_two_users_with_one_name_share_a_machine_and_nothing_else() {
         return;
     }
     let agents = users.each_ref().map(|user| {
-        let up = user.command(&["up", path(&file), "--ssh", path(&ssh), "--json"]);
+        let up = user.command(&["up", path(&file), "--ssh", &quoted(path(&ssh)), "--json"]);
         let last: Value = succeeds(up).lines().last().map(|line| serde_json::from_str(line).unwrap()).unwrap();
         assert_eq!((&last["grid"], &last["servers"]), (&"grid".into(), &1.into()), "{last}");
         last["agent"].as_str().unwrap().to_string()

@@ -222,6 +222,11 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
+/// Quotes a word for a shell. The folder of the project may have a space in its name.
+pub fn quoted(word: &str) -> String {
+    shlex::try_quote(word).unwrap().into_owned()
+}
+
 /// Returns the description of the tests' functions.
 pub fn idl() -> String {
     fixtures().join("cli.idl").to_str().unwrap().to_string()

@@ -208,7 +208,7 @@ fn processes_of_a_deployment_run_on_their_hosts() {
     let parts = "[[process]]\nhost = 'here'\nfunction = 'agent'\n[[process]]\nhost = 'there'\nfunction = 'server'\n";
     let mixed = format!("{parts}[[process]]\nhost = 'here'\nfunction = 'one'\n");
     let offered = ["--functions", &support::idl(), "--library", library()];
-    let call = format!("exec {} call cli/plus 1 2", env!("CARGO_BIN_EXE_gridloom"));
+    let call = format!("exec {} call cli/plus 1 2", support::quoted(env!("CARGO_BIN_EXE_gridloom")));
     assert_eq!(succeeds(processes("mixed", &mixed, &offered, &call)), "one@here| sum = 3.0\n");
     let out = succeeds(processes("no-grid", parts, &["--no-grid"], "hostname"));
     assert_eq!(sorted(out), ["agent@here| here", "server@there| there"]);

@@ -22,7 +22,7 @@ mod mode;
 mod transfer;
 mod uri;
 
-pub use catalog::{Catalog, CatalogUpdate, Content, RequestId, Stored, VersionReport, VersionState};
+pub use catalog::{Catalog, CatalogUpdate, Content, RequestId, Stored, VersionReport, VersionState, check_waits};
 pub use copies::{CLIENT, DatumStatus, PlacedCopies};
 pub use description::{Description, Kind};
 pub use mode::Mode;

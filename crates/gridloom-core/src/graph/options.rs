@@ -97,8 +97,8 @@ impl Failures {
 
     pub fn push(&mut self, server: NodeId, error: &TaskError) {
         self.servers.insert(server);
-        // A task that could not be started has not run.
-        self.runs += u32::from(!error.is_server_fault());
+        // A task for which the server lacks something has not run.
+        self.runs += u32::from(!error.may_succeed_elsewhere());
     }
 
     pub fn is_empty(&self) -> bool {
@@ -124,6 +124,7 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridloom_base::RaisedCause;
 
     #[test]
     fn a_retry_covers_crashes_and_the_named_exceptions() {
@@ -133,6 +134,7 @@ mod tests {
             kind: kind.into(),
             message: String::new(),
             traceback: String::new(),
+            cause: RaisedCause::Function,
         };
         let crashed = TaskError::Crashed { function: "m/f".into(), server: "s".into(), how: "signal 9".into() };
         let named = Retry { times: 1, crashes: false, raised: Some(BTreeSet::from(["OSError".to_string()])) };

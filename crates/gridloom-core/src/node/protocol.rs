@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::{CallTimeouts, Callback, CallbackAnswer, Deferral, TaskOutput};
 use crate::graph::{Group, Task};
 use crate::node::message::{
-    CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ServerStatus, TaskReport, TransferReport,
+    CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ProgramWaits, ServerStatus, TaskReport, TransferReport,
 };
 use crate::node::{LogLine, Timer};
 use gridloom_base::{
@@ -300,6 +300,8 @@ pub enum Command {
     CancelUnsent { tasks: Vec<TaskId> },
     /// Request the agent's link measurements. Ends in `Links`.
     Links,
+    /// Request what the programs of all clients wait for. Ends in `Waits`.
+    Waits,
     /// Have a server report everything that it has learned to the agent. Ends in a `Directory` that contains it,
     /// followed by `ModelsKnown`.
     CollectModels { server: NodeId },
@@ -311,6 +313,9 @@ pub enum Command {
     EndTask { server: NodeId, task: TaskId },
     /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
     Drain,
+    /// To a node, from its own process: log what it waits for. An agent logs what the programs of its clients wait for, and a
+    /// server logs its calls.
+    LogWaits,
     /// The program is a function that this server runs. Data that it puts are stored at that server, and data that it
     /// gets are fetched from there if possible.
     RunsAt { server: NodeId },
@@ -386,6 +391,8 @@ pub enum Event {
         /// An entry for each ordered pair.
         links: Vec<LinkReport>,
     },
+    /// What the programs of all clients wait for, the longest waits first; empty if there is no agent.
+    Waits { programs: Vec<ProgramWaits> },
     /// The directory contains everything that the server had learned at the time of the request.
     ModelsKnown { server: NodeId },
     /// A server has updated its model of one of its functions.

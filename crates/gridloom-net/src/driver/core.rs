@@ -210,7 +210,10 @@ impl Core {
     /// Stores a large datum in the shared storage for a peer. Small data are sent directly, and data for the same host
     /// are passed in memory.
     fn store_datum(&mut self, to: NodeId, datum: DatumId) {
-        let found = self.store.get(&datum).filter(|(_, payload)| payload.size_bytes() > EAGER_BYTES_MAX);
+        let found = self
+            .store
+            .get(&datum)
+            .filter(|(_, payload)| payload.size_bytes() > EAGER_BYTES_MAX && payload.check_intact().is_ok());
         let link = self.streams.link_to(to).filter(|_| !self.streams.shares_memory_with(to));
         let is_begun = found.zip(link).is_some_and(|((_, payload), link)| self.files.write(link, datum, payload));
         if !is_begun {
@@ -261,11 +264,14 @@ impl Core {
                     self.send_to_world(to, &WorldMessage::Broken { datum, why });
                 }
             },
-            Some((meta, payload)) if payload.size_bytes() <= EAGER_BYTES_MAX => {
-                let header = DataHeader { datum, meta };
-                self.contacts.queue(to, |out| out.data(&header, payload.bytes()));
-            }
-            Some((meta, payload)) => self.streams.send(to, datum, meta, payload),
+            Some((meta, payload)) => match payload.check_intact() {
+                Err(error) => self.send_to_world(to, &WorldMessage::Broken { datum, why: error.to_string() }),
+                Ok(()) if payload.size_bytes() <= EAGER_BYTES_MAX => {
+                    let header = DataHeader { datum, meta };
+                    self.contacts.queue(to, |out| out.data(&header, payload.bytes()));
+                }
+                Ok(()) => self.streams.send(to, datum, meta, payload),
+            },
         }
     }
 

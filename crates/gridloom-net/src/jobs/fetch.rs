@@ -44,6 +44,10 @@ pub(super) fn fetch(
             Argument::Datum(datum) => {
                 let lost = || TaskError::DatumLost { datum: *datum, why: format!("it is not stored on '{server}'") };
                 let (meta, payload) = store.get(datum).ok_or_else(lost)?;
+                payload.check_intact().map_err(|error| TaskError::DatumLost {
+                    datum: *datum,
+                    why: format!("on server '{server}', {error}"),
+                })?;
                 if payload.size_bytes() <= EAGER_BYTES_MAX {
                     Some((meta, payload))
                 } else {

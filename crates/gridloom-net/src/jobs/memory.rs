@@ -3,55 +3,95 @@
 //! The server regularly measures the memory of each worker and the processes that it has started, and kills a worker that
 //! exceeds the limit. Its call fails with [`TaskError::MemoryExceeded`](gridloom_base::TaskError::MemoryExceeded).
 //!
-//! **Counted:** private memory, in RAM or swapped out. Memory that processes share after a fork counts once. Arguments and
-//! results in shared memory belong to the store, which has a limit of its own.
+//! **Counted:** private memory, in RAM or swapped out, and mapped shared memory in RAM: anonymous mappings, System V segments,
+//! and files in `/dev/shm` or of `memfd_create`. Memory that several processes share is divided among them, so it counts
+//! once for a worker and its children. Arguments and results in shared memory belong to the store, which has a limit of its own. Files
+//! in memory that no process maps are not counted: only a control group could attribute them to a worker.
 //!
 //! **Alternatives:** a limit of the address space (`RLIMIT_AS`) also counts memory that threads and numerical libraries
 //! reserve but never use, and each library reports its violation in another way. A control group needs privileges that few
 //! users have.
 //!
-//! **Limits:** a worker can exceed the limit for [`INTERVAL`].
+//! **Limits:** a worker can exceed the limit for [`INTERVAL`]; a large one, whose check takes long, for a few seconds.
 
-use std::fs;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use crate::children;
+use crate::segment::STORE_FILE;
+use crate::threads::STACK_BYTES;
 
 /// Interval of the checks. In this time, a process can fill at most some hundred megabytes.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Minimum ratio of the pause between two checks to the duration of a check.
+const CHECK_PAUSE_FACTOR: u32 = 20;
+/// Maximum pause, so that the limit holds for large workers, too.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of processes of one worker that are counted.
 const PROCESSES_MAX: usize = 1024;
 
-/// The memory limit of workers, and the time of the next check.
-#[derive(Clone, Debug)]
+/// Measures workers against their memory limit, on a thread of its own: walking over the mappings of a large worker takes
+/// long, and the event loop must not wait for it.
+#[derive(Debug)]
 pub(super) struct MemoryWatch {
-    pub(super) limit_bytes: u64,
+    /// Ends the thread when it is dropped.
+    asked: Sender<Vec<i32>>,
+    exceeding: Receiver<Vec<(i32, u64)>>,
+    is_measuring: bool,
     next: Instant,
 }
 
 impl MemoryWatch {
-    pub(super) fn new(limit_bytes: u64) -> MemoryWatch {
-        MemoryWatch { limit_bytes, next: Instant::now() }
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(super) fn new(limit_bytes: u64) -> io::Result<MemoryWatch> {
+        let ((asked, pids), (found, exceeding)) = (channel::<Vec<i32>>(), channel());
+        let measure = move || {
+            for pids in pids {
+                let begun = Instant::now();
+                let held = pids.into_iter().map(|pid| (pid, held_bytes(pid, limit_bytes)));
+                let found = found.send(held.filter(|(_, held)| *held > limit_bytes).collect());
+                if found.is_err() {
+                    return;
+                }
+                // The server may end in the meantime.
+                thread::sleep(pause(begun.elapsed()));
+            }
+        };
+        thread::Builder::new().name("worker memory".into()).stack_size(STACK_BYTES).spawn(measure)?;
+        Ok(MemoryWatch { asked, exceeding, is_measuring: false, next: Instant::now() })
     }
 
-    /// Returns the time of the next check.
+    /// Returns the time of the next call of [`MemoryWatch::check`].
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// Returns true if a check is due, and then schedules the next one.
-    pub(super) fn take_due(&mut self) -> bool {
+    /// Returns the processes that exceeded the limit in the last check, with their memory in bytes. Starts another check of
+    /// these processes if one is due.
+    pub(super) fn check(&mut self, pids: impl FnOnce() -> Vec<i32>) -> Vec<(i32, u64)> {
         let now = Instant::now();
-        let is_due = now >= self.next;
-        if is_due {
-            self.next = now + INTERVAL;
+        if now < self.next {
+            return Vec::new();
         }
-        is_due
+        self.next = now + INTERVAL;
+        let found = self.exceeding.try_recv().ok();
+        self.is_measuring &= found.is_none();
+        if !self.is_measuring {
+            self.is_measuring = self.asked.send(pids()).is_ok();
+        }
+        found.unwrap_or_default()
     }
 }
 
-/// Returns the private memory of a process and its descendants in bytes. Processes that have ended count 0. A result up
-/// to the limit is an upper bound: memory that a process shares with its parent after a fork counts for both.
+/// Returns the pause after a check, so that checks take only a small part of the time.
+fn pause(check: Duration) -> Duration {
+    (check * CHECK_PAUSE_FACTOR).min(PAUSE_MAX)
+}
+
+/// Returns the memory of a process and its descendants in bytes. Processes that have ended count 0. A result up to the limit
+/// is an upper bound: it contains data of the store, and shared memory counts for each process.
 pub(super) fn held_bytes(pid: i32, limit_bytes: u64) -> u64 {
     let most = sum(pid, resident_bytes);
     // The exact numbers take long: the kernel walks over all pages.
@@ -69,18 +109,61 @@ fn sum(pid: i32, bytes: fn(i32) -> u64) -> u64 {
 }
 
 fn resident_bytes(pid: i32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = proc_file(pid, "status").unwrap_or_default();
     let bytes = |name: &str| field_bytes(&status, name).unwrap_or(0);
-    bytes("RssAnon:").saturating_add(bytes("VmSwap:"))
+    bytes("RssAnon:").saturating_add(bytes("VmSwap:")).saturating_add(bytes("RssShmem:"))
 }
 
-/// Returns the private memory of a process, with its part of what it shares.
+/// Returns the memory of a process, without data of the store and with its share of shared memory. All numbers are read at
+/// once, because the process may map and unmap data of the store at any time.
 fn proportional_bytes(pid: i32) -> u64 {
-    let pages = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    match (field_bytes(&pages, "Pss_Anon:"), field_bytes(&pages, "SwapPss:")) {
-        (Some(resident), Some(swapped)) => resident.saturating_add(swapped),
-        // An old kernel, or a process that does not let others read this.
-        _ => resident_bytes(pid),
+    match proc_file(pid, "smaps") {
+        Ok(mappings) => Mappings(&mappings).fold(0, |sum, mapping| sum.saturating_add(mapping.counted_bytes())),
+        // The process does not let others read this, so its shared memory cannot be distinguished from data of the store.
+        Err(_) => {
+            let status = proc_file(pid, "status").unwrap_or_default();
+            resident_bytes(pid).saturating_sub(field_bytes(&status, "RssShmem:").unwrap_or(0))
+        }
+    }
+}
+
+/// Returns the text of a file in `/proc/PID`. Names of processes and paths need not be UTF-8.
+fn proc_file(pid: i32, name: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{name}"))?).into_owned())
+}
+
+/// The mappings in a text of `/proc/PID/smaps`.
+struct Mappings<'a>(&'a str);
+
+/// One mapping: its path, and the lines of its fields.
+struct MappedMemory<'a> {
+    path: &'a str,
+    fields: &'a str,
+}
+
+impl<'a> Iterator for Mappings<'a> {
+    type Item = MappedMemory<'a>;
+
+    fn next(&mut self) -> Option<MappedMemory<'a>> {
+        let (first, rest) = self.0.split_once('\n')?;
+        // A field begins with a capital letter, the first line of a mapping with its address. Its path is the sixth word.
+        let is_field = |line: &str| line.starts_with(|letter: char| letter.is_ascii_uppercase());
+        let length: usize = rest.split_inclusive('\n').take_while(|line| is_field(line)).map(str::len).sum();
+        let (fields, others) = rest.split_at(length);
+        self.0 = others;
+        let path = (0..5).fold(first, |line, _| line.split_once(' ').map_or("", |(_, after)| after.trim_start()));
+        Some(MappedMemory { path, fields })
+    }
+}
+
+impl MappedMemory<'_> {
+    fn counted_bytes(&self) -> u64 {
+        let field = |name| field_bytes(self.fields, name).unwrap_or(0);
+        let is_in_memory = ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"].iter().any(|one| self.path.starts_with(one));
+        let is_file = self.path == STORE_FILE || self.path.starts_with('/') && !is_in_memory;
+        // Of a file on disk or of the store, only the pages that the process has copied by writing to them count.
+        let resident = if is_file { field("Pss:").min(field("Anonymous:")) } else { field("Pss:") };
+        resident.saturating_add(field("SwapPss:"))
     }
 }
 
@@ -96,6 +179,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+    use crate::segment::sealed_file;
 
     #[test]
     fn the_memory_of_a_process_and_its_children_is_counted() {
@@ -131,10 +215,78 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_due_once_in_each_interval() {
-        let mut watch = MemoryWatch::new(1);
-        assert!(watch.take_due());
-        watch.next = Instant::now() + Duration::from_secs(600);
-        assert!(!watch.take_due());
+    fn only_some_kinds_of_mappings_count() {
+        let mapping = |path: &str, pss: u64, anonymous: u64| {
+            format!(
+                "7f00-7f01 rw-s 00000000 00:01 1034    {path}\nSize: 9999 kB\nPss: {pss} kB\nPss_Dirty: 1 kB\nAnonymous: {anonymous} kB\nSwapPss: 1 kB\nVmFlags: rd wr\n"
+            )
+        };
+        let text = [
+            mapping("", 10, 10),
+            mapping("[heap]", 20, 20),
+            mapping("/usr/lib/libc.so.6", 4000, 3),
+            mapping(STORE_FILE, 8000, 0),
+            mapping(STORE_FILE, 9000, 500),
+            mapping("/dev/zero (deleted)", 100, 0),
+            mapping("/dev/shm/psm_1 2", 200, 0),
+        ]
+        .concat();
+        let counted: Vec<u64> = Mappings(&text).map(|one| one.counted_bytes() / 1024).collect();
+        assert_eq!(counted, [11, 21, 4, 1, 501, 101, 201]);
+    }
+
+    #[test]
+    fn shared_memory_counts_except_that_of_the_store() {
+        use std::os::fd::AsFd;
+
+        use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+        const SIZE: usize = 400 << 20;
+        let pid = std::process::id() as i32;
+        let before = held_bytes(pid, 0);
+        let grown = || held_bytes(pid, 0).saturating_sub(before);
+        let fill = |memory: *mut std::ffi::c_void| {
+            // SAFETY: the mapping has this size and is writable, and nothing else uses it.
+            unsafe { std::ptr::write_bytes(memory.cast::<u8>(), 1, SIZE) };
+            memory
+        };
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the addresses.
+        let anonymous = unsafe { mmap_anonymous(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED) };
+        let anonymous = fill(anonymous.unwrap());
+        // Other tests of this process need some memory, too.
+        assert!((SIZE as u64 * 9 / 10..SIZE as u64 * 3 / 2).contains(&grown()), "{}", grown());
+        assert!(held_bytes(pid, u64::MAX) >= SIZE as u64);
+        // SAFETY: the mapping was made above.
+        unsafe { munmap(anonymous, SIZE) }.unwrap();
+        let file = sealed_file(SIZE as u64).unwrap();
+        // SAFETY: the kernel chooses the addresses.
+        let stored = unsafe { mmap(std::ptr::null_mut(), SIZE, rights, MapFlags::SHARED, file.as_fd(), 0) };
+        let stored = fill(stored.unwrap());
+        assert!(grown() < SIZE as u64 / 2, "{}", grown());
+        assert!(held_bytes(pid, u64::MAX) >= SIZE as u64);
+        // SAFETY: the mapping was made above.
+        unsafe { munmap(stored, SIZE) }.unwrap();
+    }
+
+    #[test]
+    fn a_long_check_delays_the_next_by_some_seconds_at_most() {
+        assert_eq!(pause(Duration::from_millis(1)), Duration::from_millis(20));
+        assert_eq!(pause(Duration::from_secs(60)), PAUSE_MAX);
+    }
+
+    #[test]
+    fn a_process_above_the_limit_is_found() {
+        let own = std::process::id() as i32;
+        let mut watch = MemoryWatch::new(1).unwrap();
+        let found = loop {
+            let found = watch.check(|| vec![own]);
+            if !found.is_empty() {
+                break found;
+            }
+            thread::yield_now();
+        };
+        assert!(found.len() == 1 && found[0].0 == own && found[0].1 > 1);
+        assert!(watch.check(|| unreachable!("the next check is not due")).is_empty());
     }
 }

@@ -38,6 +38,7 @@ pub mod speed;
 mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,6 +65,15 @@ pub use config::{
     Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads, store_bytes_default,
 };
 pub use speed::measure_speed;
+
+fn watch_memory(limit_bytes: u64) -> Option<MemoryWatch> {
+    let no_thread = |error: &io::Error| {
+        gridloom_base::stderr_line!(
+            "gridloom: the memory of workers is not limited, because no thread can be started: {error}"
+        );
+    };
+    MemoryWatch::new(limit_bytes).inspect_err(no_thread).ok()
+}
 
 /// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];
@@ -106,7 +116,7 @@ impl Jobs {
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             events: Vec::new(),
-            memory: config.worker_memory_bytes.map(MemoryWatch::new),
+            memory: config.worker_memory_bytes.and_then(watch_memory),
             config,
         }
     }
@@ -231,10 +241,10 @@ impl Jobs {
     /// Writes the messages batched by `start` and `ready`. Kills workers that exceed the memory limit.
     pub fn flush(&mut self) {
         self.pool.flush();
-        if let Some(watch) = &mut self.memory
-            && watch.take_due()
-        {
-            self.pool.kill_above(watch.limit_bytes);
+        if let Some(watch) = &mut self.memory {
+            let exceeding =
+                watch.check(|| self.pool.pids().into_iter().map(|pid| pid.as_raw_nonzero().get()).collect());
+            self.pool.kill_exceeding(exceeding);
         }
     }
 

@@ -17,7 +17,6 @@ use rustix::process::Pid;
 
 use super::kind::Kind;
 use super::link::{self, Death, Worker};
-use super::memory::held_bytes;
 use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -128,12 +127,11 @@ impl Pool {
         tokens.into_iter().for_each(|token| self.write(token));
     }
 
-    /// Kills the workers that use more memory than the limit.
-    pub(super) fn kill_above(&mut self, limit_bytes: u64) {
-        for link in self.links.values_mut() {
-            let Some(pid) = link.pid() else { continue };
-            let held_bytes = held_bytes(pid.as_raw_nonzero().get(), limit_bytes);
-            if held_bytes > limit_bytes {
+    /// Kills the workers with these processes, which use this much memory, more than their limit.
+    pub(super) fn kill_exceeding(&mut self, exceeding: Vec<(i32, u64)>) {
+        for (pid, held_bytes) in exceeding {
+            let is_it = |link: &&mut Worker| link.pid().is_some_and(|own| own.as_raw_nonzero().get() == pid);
+            if let Some(link) = self.links.values_mut().find(is_it) {
                 link.end.held_bytes = Some(held_bytes);
                 link.kill();
             }

@@ -4,13 +4,18 @@
 //! [`Mapping`] rejects any other file. The exception are a server's files on disk ([`super::disk`]), for itself and
 //! its workers.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// Number of readable bytes behind each array of a function: more than the widest vector register of today's processors.
+/// Some kernels of OpenBLAS 0.3.21 read a few bytes past the end of a matrix, and would crash if no memory were mapped there.
+pub(crate) const SPARE_BYTES: usize = 256;
 
 /// Granularity of every mapping. The kernel rounds up further if hardware pages are larger.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -20,6 +25,8 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 pub struct Mapping {
     at: NonNull<u8>,
     len: usize,
+    /// Length of the readable memory behind the file.
+    spare: usize,
     writable: bool,
 }
 
@@ -41,7 +48,7 @@ impl Mapping {
             Ok(SealFlags::SEAL) => check_size(fd, len_bytes)?,
             _ => check(fd, len_bytes)?,
         }
-        Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED)
+        Mapping::map(fd, len_bytes, ProtFlags::READ, MapFlags::SHARED, SPARE_BYTES)
     }
 
     /// Maps the first `len_bytes` bytes of a file on disk that this process created, for writing to the file.
@@ -50,7 +57,7 @@ impl Mapping {
     /// If the file is shorter, or cannot be mapped.
     pub(super) fn of_file(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
         check_size(fd, len_bytes)?;
-        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, 0)
     }
 
     /// Maps the first `len_bytes` bytes for writing to the file.
@@ -59,7 +66,16 @@ impl Mapping {
     /// As [`Mapping::read_only`].
     pub fn read_write(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
         check(fd, len_bytes)?;
-        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, 0)
+    }
+
+    /// As [`Mapping::read_write`], for an array that a function writes to: the memory behind it can be read.
+    ///
+    /// # Errors
+    /// As [`Mapping::read_only`].
+    pub fn read_write_in_function(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
+        check(fd, len_bytes)?;
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, SPARE_BYTES)
     }
 
     /// Maps the first `len_bytes` bytes so that writes stay in this process.
@@ -68,15 +84,24 @@ impl Mapping {
     /// As [`Mapping::read_only`].
     pub fn private(fd: BorrowedFd<'_>, len_bytes: u64) -> io::Result<Mapping> {
         check(fd, len_bytes)?;
-        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, 0)
     }
 
-    fn map(fd: BorrowedFd<'_>, len_bytes: u64, prot: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
+    /// Maps the file, with at least `spare` readable bytes behind it.
+    fn map(fd: BorrowedFd<'_>, len_bytes: u64, prot: ProtFlags, flags: MapFlags, spare: usize) -> io::Result<Mapping> {
         let len = usize::try_from(len_bytes.max(1).next_multiple_of(PAGE_BYTES)).map_err(io::Error::other)?;
-        // SAFETY: a new mapping at an address chosen by the kernel overlaps no memory known to Rust.
-        let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0)? };
-        let at = NonNull::new(at.cast()).expect("the kernel maps nothing at address 0 unasked");
-        Ok(Mapping { at, len, writable: prot.contains(ProtFlags::WRITE) })
+        if spare == 0 {
+            // SAFETY: a new mapping at an address chosen by the kernel overlaps no memory known to Rust.
+            let at = unsafe { mmap(null_mut(), len, prot, flags, fd, 0)? };
+            return Ok(Mapping { at: not_null(at), len, spare, writable: prot.contains(ProtFlags::WRITE) });
+        }
+        let spare = spare.next_multiple_of(PAGE_BYTES as usize);
+        // SAFETY: as above.
+        let at = unsafe { mmap_anonymous(null_mut(), len + spare, ProtFlags::READ, MapFlags::PRIVATE)? };
+        let mapping = Mapping { at: not_null(at), len, spare, writable: prot.contains(ProtFlags::WRITE) };
+        // SAFETY: the file replaces the first part of the pages mapped above, which nothing refers to.
+        unsafe { mmap(at, len, prot, flags | MapFlags::FIXED, fd, 0)? };
+        Ok(mapping)
     }
 
     /// Returns its length, whole pages.
@@ -112,8 +137,12 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the range is this mapping's own, and no slice of it outlives `self`. A failure would only leak the
         // mapping, and cannot happen for a range that `mmap` returned.
-        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len + self.spare) };
     }
+}
+
+fn not_null(at: *mut c_void) -> NonNull<u8> {
+    NonNull::new(at.cast()).expect("the kernel maps nothing at address 0 unasked")
 }
 
 /// Atomic words that two processes share.
@@ -148,12 +177,17 @@ impl SharedWords {
     }
 }
 
+/// Name of the store's memory files, by which they are recognized among the mappings of a process.
+const STORE_FILE_NAME: &str = "gridloom-store";
+/// The path of these files in `/proc/PID/smaps`.
+pub const STORE_FILE: &str = "/memfd:gridloom-store (deleted)";
+
 /// Creates a memory file that can neither shrink nor grow, as [`Pool::adopt`](super::pool::Pool::adopt) requires.
 ///
 /// # Errors
 /// If the system is out of memory or file descriptors.
 pub fn sealed_file(size_bytes: u64) -> io::Result<OwnedFd> {
-    let fd = rustix::fs::memfd_create("gridloom", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let fd = rustix::fs::memfd_create(STORE_FILE_NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, size_bytes)?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(fd)
@@ -183,6 +217,18 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
+
+    #[test]
+    fn bytes_behind_the_memory_of_functions_can_be_read() {
+        let fd = sealed_file(PAGE_BYTES).unwrap();
+        let of = [Mapping::read_only, Mapping::read_write_in_function];
+        for mapping in of.map(|map| map(fd.as_fd(), PAGE_BYTES).unwrap()) {
+            assert_eq!(mapping.bytes().len(), PAGE_BYTES as usize);
+            // SAFETY: `SPARE_BYTES` bytes behind the file are mapped.
+            let spare = unsafe { std::slice::from_raw_parts(mapping.as_ptr().add(mapping.len), SPARE_BYTES) };
+            assert!(spare.iter().all(|byte| *byte == 0));
+        }
+    }
 
     #[test]
     fn two_mappings_share_their_words() {

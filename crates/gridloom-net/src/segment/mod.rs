@@ -30,8 +30,8 @@ use self::pool::Shared;
 
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
-pub(crate) use mapping::PAGE_BYTES;
-pub use mapping::{Mapping, SharedWords, sealed_file};
+pub use mapping::{Mapping, STORE_FILE, SharedWords, sealed_file};
+pub(crate) use mapping::{PAGE_BYTES, SPARE_BYTES};
 pub use pool::Pool;
 
 /// A segment's id in the process that owns it. Pages reused for another datum keep it.
@@ -142,6 +142,47 @@ impl Segment {
     /// Reports whether it is on disk: other nodes receive its bytes and not the file.
     pub fn is_on_disk(&self) -> bool {
         self.memory().is_on_disk
+    }
+
+    /// Checks that its file has not been truncated, if it is on disk: reading a mapping beyond the end of its file kills the
+    /// process.
+    ///
+    /// # Errors
+    /// Names the damage and the remedy.
+    pub fn check_intact(&self) -> io::Result<()> {
+        if !self.is_on_disk() {
+            return Ok(());
+        }
+        let size_bytes = rustix::fs::fstat(self.fd())?.st_size;
+        if u64::try_from(size_bytes).is_ok_and(|size_bytes| size_bytes >= self.len) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "its file on disk was truncated to {size_bytes} bytes and should have {}; restore the file, or put the data again",
+            self.len
+        )))
+    }
+
+    /// Copies bytes into the caller's memory. A file on disk is read without its mapping, so that a truncated file is an
+    /// error.
+    ///
+    /// # Errors
+    /// If the file was truncated, or the disk fails.
+    pub fn read_at(&self, from: u64, into: &mut [u8]) -> io::Result<()> {
+        if !self.is_on_disk() {
+            into.copy_from_slice(self.part(from, into.len() as u64));
+            return Ok(());
+        }
+        let mut read_bytes = 0;
+        while read_bytes < into.len() {
+            match rustix::io::pread(self.fd(), &mut into[read_bytes..], from + read_bytes as u64) {
+                Ok(0) => return self.check_intact().and(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(more) => read_bytes += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Returns its file, for passing to another process.

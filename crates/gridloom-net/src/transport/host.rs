@@ -199,7 +199,8 @@ mod tests {
     use super::*;
 
     fn root(name: &str) -> PathBuf {
-        let root = env::temp_dir().join(format!("gridloom-sockets-{name}-{}", std::process::id()));
+        // The path of a socket is short, and that of TMPDIR may be long.
+        let root = PathBuf::from(format!("/tmp/gridloom-sockets-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         root
     }

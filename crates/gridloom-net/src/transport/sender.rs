@@ -127,6 +127,9 @@ impl Thread {
         {
             return Err(broken_off().to_string());
         }
+        if let Source::Whole(payload) = &job.source {
+            payload.check_intact().map_err(|error| error.to_string())?;
+        }
         if let Some(paced) = &mut self.paced {
             paced.hold(job.given).map_err(|error| error.to_string())?;
         }
@@ -413,7 +416,7 @@ fn granted(
     // A probe, a datum on disk, or one that was dropped after it was queued.
     let mut memory = store.pool().allocate(header.size_bytes)?;
     match (source, &came) {
-        (Source::Whole(payload), _) | (_, Some(payload)) => memory.bytes_mut().copy_from_slice(payload.bytes()),
+        (Source::Whole(payload), _) | (_, Some(payload)) => payload.copy_to(memory.bytes_mut())?,
         (Source::Incoming(_) | Source::Zeros, None) => memory.bytes_mut().fill(0),
     }
     Ok((memory.freeze(), 0))

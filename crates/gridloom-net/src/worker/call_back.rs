@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use gridloom_base::{Meta, TaskError, list};
+use gridloom_base::{Meta, RaisedCause, TaskError, list};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_idl::{Callback, Mode, Param};
 use gridloom_libffi::low::ffi_cif;
@@ -58,6 +58,7 @@ impl<'p> CallbackState<'p> {
                 kind: "callback".into(),
                 message,
                 traceback: String::new(),
+                cause: RaisedCause::Function,
             }),
         }
     }

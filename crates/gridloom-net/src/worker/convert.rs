@@ -3,7 +3,8 @@
 
 use gridloom_base::{ByteOrder, Dtype, Meta, Order};
 
-use super::guarded::{self, Guarded};
+use super::guarded::Guarded;
+use crate::segment::SPARE_BYTES;
 
 /// Alignment of every value passed to a function: a cache line, which suffices for any vector instruction.
 const ALIGNMENT: usize = 64;
@@ -26,12 +27,10 @@ enum Memory {
 impl Aligned {
     /// Returns zeroed bytes. The pages of large buffers are not touched before they are used.
     pub fn zeroed(len: usize) -> Aligned {
-        if guarded::is_on()
-            && let Some(guarded) = Guarded::zeroed(len)
-        {
+        if let Some(guarded) = Guarded::zeroed(len) {
             return Aligned(Memory::Guarded(guarded));
         }
-        let buffer = vec![0; len + ALIGNMENT];
+        let buffer = vec![0; len + ALIGNMENT + SPARE_BYTES];
         let at = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Aligned(Memory::Plain { buffer, at, len })
     }

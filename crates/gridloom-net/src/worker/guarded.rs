@@ -1,5 +1,5 @@
-//! Memory that ends at the beginning of an inaccessible page: a function that reads or writes beyond its array crashes
-//! its process at once. For testing descriptions; it costs two pages and two system calls per array.
+//! Memory that ends at the beginning of a protected page: a function that reads or writes beyond its array crashes its process
+//! at once. For testing descriptions; it costs two pages and two system calls per array.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -8,17 +8,22 @@ use std::sync::LazyLock;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
-/// Environment variable that enables it in workers, if neither empty nor 0.
+/// Environment variable that enables it in workers, if neither empty nor 0. If it is `writes`, the page can be read: some
+/// kernels of OpenBLAS read past the end of a matrix, as [`SPARE_BYTES`](crate::segment::SPARE_BYTES) explains.
 const VARIABLE: &str = "GRIDLOOM_GUARD_ARRAYS";
 
-/// Reports whether arrays are guarded in this process.
-pub(super) fn is_on() -> bool {
-    static ON: LazyLock<bool> =
-        LazyLock::new(|| std::env::var(VARIABLE).is_ok_and(|value| !value.is_empty() && value != "0"));
-    *ON
+/// Returns the protection of the page behind each array; `None` if arrays are not guarded in this process.
+fn protection() -> Option<MprotectFlags> {
+    static PROTECTION: LazyLock<Option<MprotectFlags>> =
+        LazyLock::new(|| match std::env::var(VARIABLE).ok()?.as_str() {
+            "" | "0" => None,
+            "writes" => Some(MprotectFlags::READ),
+            _ => Some(MprotectFlags::empty()),
+        });
+    *PROTECTION
 }
 
-/// Zeroed bytes directly before an inaccessible page.
+/// Zeroed bytes directly before a protected page.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pages: NonNull<c_void>,
@@ -33,15 +38,16 @@ unsafe impl Send for Guarded {}
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Allocates guarded memory. Returns `None` if the system has none.
+    /// Allocates guarded memory. Returns `None` if arrays are not guarded, or the system has no memory.
     pub(super) fn zeroed(len: usize) -> Option<Guarded> {
+        let protection = protection()?;
         let open_bytes = len.next_multiple_of(page_size()).max(page_size());
         let pages_bytes = open_bytes + page_size();
-        // SAFETY: new pages, of which the last is made inaccessible; nothing was mapped there before.
+        // SAFETY: new pages, of which the last is protected; nothing was mapped there before.
         let pages = unsafe {
             let pages = mmap_anonymous(null_mut(), pages_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
             let pages = NonNull::new(pages.ok()?)?;
-            mprotect(pages.as_ptr().byte_add(open_bytes), page_size(), MprotectFlags::empty()).ok()?;
+            mprotect(pages.as_ptr().byte_add(open_bytes), page_size(), protection).ok()?;
             pages
         };
         Some(Guarded { pages, pages_bytes, at: open_bytes - len, len })

@@ -287,7 +287,7 @@ impl Cache {
         let cached = self.0.get_mut(&key).ok_or_else(|| invalid("unknown memory"))?;
         match cached.writable.take() {
             Some(mapping) => Ok(mapping),
-            None => Mapping::read_write(cached.fd.as_fd(), cached.len),
+            None => Mapping::read_write_in_function(cached.fd.as_fd(), cached.len),
         }
     }
 

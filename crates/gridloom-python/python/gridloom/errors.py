@@ -316,6 +316,8 @@ class OutOfMemory(TaskError, MemoryError):
 class RemoteError(TaskError):
     """The function raised an exception, or the handler of another process failed for a message of this one.
 
+    It replaces an exception under `Grid.run` that cannot be pickled. It is then also an instance of the nearest built-in base class, such as `OSError`.
+
     Attributes
     ----------
     kind, message, traceback : str
@@ -343,6 +345,13 @@ class SignatureError(TaskError):
     """
 
     part: str = "result"
+
+
+class ServerFault(Exception):
+    """Base of the exceptions that a function raises because its server lacks something that all calls of the function need.
+
+    The calls run on other servers, and the server withdraws the function for a while.
+    """
 
 
 class ConnectWarning(RuntimeWarning):

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gridloom_base::{NameError, NodeId, ObjectId, TaskError, TaskId};
+use gridloom_base::{NameError, NodeId, ObjectId, RaisedCause, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
 use gridloom_core::node::{Event, Input};
@@ -214,6 +214,7 @@ impl Calls {
                         kind,
                         message,
                         traceback: String::new(),
+                        cause: RaisedCause::Function,
                     };
                     self.fail(environment, nodes, server, task, raised);
                 }

@@ -109,6 +109,22 @@ impl Stage {
     }
 }
 
+/// Earlier, the error said that all servers were stateless.
+#[test]
+fn the_error_of_a_put_in_a_grid_without_servers_says_so() {
+    for is_durable in [false, true] {
+        let mut stage = Stage::new(0);
+        let Err(NameError::NoRoom { why, .. }) = stage.put_as("mesh", 1, is_durable) else { panic!("no server") };
+        assert!(why.contains("no server has registered with the agent"), "{why}");
+        let late =
+            ServerSpec { name: "late".into(), slots: 1, is_stateless: true, memory_bytes: 1, functions: Vec::new() };
+        stage.sim.add_server(HostId(1), late);
+        stage.sim.advance(20 * SECOND_NS);
+        let Err(NameError::NoRoom { why, .. }) = stage.put_as("mesh", 1, is_durable) else { panic!("it is stateless") };
+        assert!(why.contains("all servers are stateless"), "{why}");
+    }
+}
+
 /// The agent restarts, and its servers connect to it one after the other.
 #[test]
 fn a_put_waits_until_the_servers_of_a_restarted_agent_are_back() {
@@ -203,6 +219,42 @@ fn data_damaged_on_disk_are_named_with_the_damage_until_they_are_put_again() {
         let why = stage.find("mesh", false).unwrap_err();
         assert!(matches!(why, NameError::Unknown { .. }), "{why}");
     }
+}
+
+/// Earlier, the waits of a client were only in its own log.
+#[test]
+fn an_agent_knows_what_programs_wait_for_and_since_when() {
+    let mut stage = Stage::new(1);
+    let other = stage.sim.add_client(HostId(4), "operator");
+    stage.sim.advance(20 * SECOND_NS);
+    let waits = |stage: &mut Stage| {
+        stage.sim.command(other, Command::Waits);
+        match lan::wait_for(&mut stage.sim, other, |event| matches!(event, Event::Waits { .. })) {
+            Event::Waits { programs } => programs,
+            _ => unreachable!("waited for"),
+        }
+    };
+    assert_eq!(waits(&mut stage), []);
+    let ask = stage.serial();
+    let command = NameCommand::Find { name: "nowhere".into(), waits: true };
+    stage.sim.command(stage.client, Command::Name { request: ask, command });
+    stage.sim.advance(10 * SECOND_NS);
+    let known = waits(&mut stage);
+    assert_eq!((known.len(), known[0].client, &*known[0].name), (1, stage.client, "client"));
+    assert_eq!(known[0].waits, ["requests at the agent (1): for 'nowhere'"]);
+    assert!((9..=11).contains(&(known[0].waited_ns / SECOND_NS)), "{known:?}");
+    // The client reports again to an agent that has restarted or lost the connection.
+    for (fault, least_s) in [("at 0s restart agent", 14), ("at 0s reset client agent", 19)] {
+        stage.fault(fault);
+        stage.sim.advance(5 * SECOND_NS);
+        let known = waits(&mut stage);
+        assert!(known.len() == 1 && known[0].waited_ns / SECOND_NS >= least_s, "{fault}: {known:?}");
+    }
+    // The wait ends.
+    let command = NameCommand::CancelWait;
+    stage.sim.command(stage.client, Command::Name { request: ask, command });
+    stage.sim.advance(3 * SECOND_NS);
+    assert_eq!(waits(&mut stage), []);
 }
 
 #[test]

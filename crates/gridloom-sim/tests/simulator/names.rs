@@ -18,6 +18,11 @@ const IDL: &str =
 const SMALL: u64 = 100;
 const LARGE: u64 = 8_000;
 
+fn spec(name: &str) -> ServerSpec {
+    let functions = gridloom_idl::parse_file(IDL, "names.idl").unwrap().definitions;
+    ServerSpec { name: name.into(), slots: 1, is_stateless: false, memory_bytes: 1 << 24, functions }
+}
+
 type Answer = Result<CatalogAnswer, NameError>;
 
 /// An agent on host-0, two servers on host-1 and host-2, a client on host-3.
@@ -33,16 +38,9 @@ struct Stage {
 impl Stage {
     fn new(elements: u64) -> Stage {
         let mut sim = Simulation::new(lan::platform(6), SimConfig::default());
-        let functions = gridloom_idl::parse_file(IDL, "names.idl").unwrap().definitions;
-        let hash = functions[0].signature.hash();
+        let hash = spec("").functions[0].signature.hash();
         sim.add_agent(HostId(0), "agent");
-        let servers = [1, 2].map(|host| {
-            let (name, functions) = (format!("server-{host}"), functions.clone());
-            sim.add_server(
-                HostId(host),
-                ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 24, functions },
-            )
-        });
+        let servers = [1, 2].map(|host| sim.add_server(HostId(host), spec(&format!("server-{host}"))));
         let client = sim.add_client(HostId(3), "client");
         let mut stage = Stage { sim, servers, client, elements, hash, next: 0 };
         stage.until_all_are_there();
@@ -410,6 +408,39 @@ fn a_deleted_name_does_not_return_and_is_still_read() {
         stage.sim.command(stage.client, Command::Release { data: vec![mesh] });
         stage.sim.advance(2 * SECOND_NS);
         assert!([holder, other].iter().all(|server| stage.sim.value(*server, mesh).is_none()));
+    }
+}
+
+/// Earlier, a server disconnected from a silent source after two heartbeats even if no other server had the data.
+#[test]
+fn a_silent_server_is_waited_for_if_no_other_has_the_data() {
+    for has_other in [false, true] {
+        let mut stage = Stage::new(LARGE);
+        ["a", "b", "c", "d"].iter().for_each(|name| stage.put(name));
+        let (a, holder, reader) = stage.find("a");
+        let connect = stage.read(a, reader);
+        assert_eq!(stage.end_of(connect), Ok(()));
+        let same = ["c", "d"].into_iter().find(|name| stage.find(name).1 == holder).expect("one of them");
+        let (datum, ..) = stage.find(same);
+        if has_other {
+            let third = stage.sim.add_server(HostId(4), spec("server-3"));
+            stage.until(|event| match event {
+                Event::Directory { grid, .. } => (grid.servers.len() == 3).then_some(()),
+                _ => None,
+            });
+            let copy = stage.read(datum, third);
+            assert_eq!(stage.end_of(copy), Ok(()));
+        }
+        let name = stage.host(holder).replace("host", "server");
+        stage.fault(&format!("at 0s pause {name} for 6s"));
+        stage.sim.advance(SECOND_NS / 100);
+        let begun = stage.sim.now();
+        let task = stage.read(datum, reader);
+        stage.sim.advance(5 * SECOND_NS);
+        assert_eq!(stage.sim.is_connected(reader, holder), !has_other);
+        assert_eq!(stage.end_of(task), Ok(()));
+        let seconds = stage.sim.now().since(begun) / SECOND_NS;
+        assert!(if has_other { seconds < 6 } else { (6..8).contains(&seconds) }, "{seconds} s");
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lan::wait_for;
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
-use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, NodeId, TaskError, TaskId, Time};
+use gridloom_base::time::SECOND_NS;
+use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, NodeId, RaisedCause, TaskError, TaskId, Time};
 use gridloom_core::graph::{Argument, Group, Output, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, ClientToCatalog, MapMessage, MapToAgent, Message};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, AgentConfig, Command, Effect, Event, Input, NameCommand, Role};
 use gridloom_idl::Definition;
+use gridloom_perf::ServerView;
 use gridloom_platform::HostId;
 use gridloom_sim::{Bodies, BoxedMachine, Simulation};
 
@@ -56,9 +58,11 @@ fn two(definition: &Definition, made: [DatumId; 2]) -> Task {
     }
 }
 
-/// The first run fails because the model server of a connector is lost; the next runs succeed.
+/// The first run raises the error of a connector whose model server is lost, or an exception of the same name with another
+/// cause; the next runs succeed.
 struct LosesItsModelServer {
     runs: Arc<AtomicU32>,
+    cause: RaisedCause,
 }
 
 impl Bodies for LosesItsModelServer {
@@ -70,6 +74,7 @@ impl Bodies for LosesItsModelServer {
                 kind: "EndpointLost".into(),
                 message: "cannot be reached".into(),
                 traceback: String::new(),
+                cause: self.cause,
             });
         }
         let results = task.outputs.iter();
@@ -77,19 +82,46 @@ impl Bodies for LosesItsModelServer {
     }
 }
 
-#[test]
-fn a_call_whose_model_server_is_lost_runs_on_another_server() {
+/// Runs a call whose first run raises an exception with this cause. Returns its result, the number of its runs, and the
+/// maximum number of servers that had withdrawn the function.
+fn raise_once(cause: RaisedCause) -> (Result<(), TaskError>, u32, usize) {
     let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
     let (mut sim, client, _) = lan::grid(&definitions, 1 << 30);
     let runs = Arc::new(AtomicU32::new(0));
-    sim.set_bodies(Box::new(LosesItsModelServer { runs: runs.clone() }));
+    sim.set_bodies(Box::new(LosesItsModelServer { runs: runs.clone(), cause }));
     let tasks = vec![two(&definitions[0], [1, 2].map(|serial| DatumId { client, serial }))];
     let group = Group { id: GroupId { client, serial: 1 }, tasks, sources: Default::default(), wanted: Vec::new() };
     sim.command(client, Command::Run { group, heuristic: "heft".into() });
     let ended = wait_for(&mut sim, client, |event| matches!(event, Event::TaskEnded { .. }));
     let Event::TaskEnded { report, .. } = ended else { panic!("{ended:?}") };
-    assert!(report.outcome.is_ok(), "{report:?}");
-    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    // Waits until the agent has sent the directory update that the end of the call causes.
+    let (until, mut withdrawn) = (sim.now() + SECOND_NS, 0);
+    while let Some(event) = sim.next_event(client, Some(until)) {
+        if let Event::Directory { grid, .. } = event {
+            let lacks = |server: &&ServerView| !server.functions.contains_key("t/two");
+            withdrawn = withdrawn.max(grid.servers.iter().filter(lacks).count());
+        }
+    }
+    (report.outcome.map(drop), runs.load(Ordering::Relaxed), withdrawn)
+}
+
+#[test]
+fn a_call_whose_model_server_is_lost_runs_on_another_server() {
+    assert_eq!(raise_once(RaisedCause::Server), (Ok(()), 2, 1));
+}
+
+/// Earlier, a call that imported a missing module withdrew the function from its server for all programs.
+#[test]
+fn a_call_that_lacks_a_module_runs_on_another_server_and_withdraws_nothing() {
+    assert_eq!(raise_once(RaisedCause::MissingModule), (Ok(()), 2, 0));
+}
+
+/// Earlier, server faults were recognized by class names.
+#[test]
+fn an_exception_with_the_name_of_a_server_fault_is_not_a_server_fault() {
+    let (outcome, runs, withdrawn) = raise_once(RaisedCause::Function);
+    assert!(matches!(&outcome, Err(TaskError::Raised { kind, .. }) if kind == "EndpointLost"), "{outcome:?}");
+    assert_eq!((runs, withdrawn), (1, 0));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! restarts. *Not considered dead*: a node closes a connection for silence only after `SILENCE_NS_MAX`. In that time
 //! the peer was stopped or gone, or the route to or from it was lost, or the peer has forgotten the connection. An
 //! agent also closes the connection of a server if another server was started at its address. A server that waits for shared
-//! data from another server disconnects from that server after `SOURCE_PINGS_MAX` heartbeats without an answer.
+//! data from another server disconnects from that server after `SOURCE_PINGS_MAX` heartbeats without an answer if other
+//! servers have the data.
 //!
 //! DESIGN.md, 4.
 

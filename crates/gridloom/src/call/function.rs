@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
-use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, Meta, NameKind, NodeId, ObjectId, TaskId};
 use gridloom_core::call::Deferral;
 use gridloom_core::graph::{Argument, CallOptions, Failures, Output, Retry, Task, TaskKind};
 use gridloom_idl::method::is_automatic;
@@ -51,9 +51,6 @@ pub struct Function {
     /// Set if its calls wait in the client until a server has a free slot.
     deferral: Option<Deferral>,
 }
-
-/// Maximum length of a label; longer ones are cut.
-const LABEL_CHARACTERS_MAX: usize = 200;
 
 /// An object and the server that runs its methods.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +95,7 @@ impl Function {
 
     /// Returns the function with calls that are shown under another name, such as that of the function that it is given to run.
     pub fn labelled(&self, label: &str) -> Function {
-        Function { label: Some(label.chars().take(LABEL_CHARACTERS_MAX).collect::<String>().into()), ..self.clone() }
+        Function { label: Some(NameKind::Label.mapped(label).into()), ..self.clone() }
     }
 
     /// Returns the function with calls on `ranks` ranks, if it runs on ranks of MPI; 0 for as many as the server has,

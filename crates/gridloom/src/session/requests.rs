@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::NodeId;
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{OutputPage, ServerStatus};
+use gridloom_core::node::message::{OutputPage, ProgramWaits, ServerStatus};
 use gridloom_perf::{LinkReport, ServerView};
 
 use super::{CONNECT_LIMIT, Session};
@@ -38,6 +38,17 @@ pub(crate) fn statuses(session: &Session, limit: Duration) -> Result<Vec<(Server
     }
     let mut statuses = session.state().directory.take_statuses();
     Ok(servers.servers.iter().map(|server| (server.clone(), statuses.remove(&server.node))).collect())
+}
+
+/// Returns what the programs of all clients wait for, the longest waits first; an empty list if the agent does not answer
+/// within `limit`.
+pub(crate) fn waits(session: &Session, limit: Duration) -> Result<Vec<ProgramWaits>, Error> {
+    let before = session.state_now().directory.waits_answers();
+    session.command(Command::Waits);
+    match session.wait(Some(limit), |state| state.directory.waits_after(before)) {
+        Err(Error::TimedOut { .. }) => Ok(Vec::new()),
+        known => known,
+    }
 }
 
 /// Returns the agent's knowledge of the links.

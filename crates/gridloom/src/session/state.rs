@@ -113,6 +113,7 @@ impl State {
             Event::ServerReached { address, server } => self.addresses.on_answer(address, Ok(server)),
             Event::ServerNotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),
+            Event::Waits { programs } => self.directory.on_waits(programs),
             // Only servers receive this event.
             Event::ModelLearned { .. } => {}
             Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {

@@ -1,6 +1,8 @@
 //! Folders in which a server stores data.
 
-use anyhow::{Context, Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use gridloom_base::size::size_text;
 use gridloom_net::durable::Durable;
 use gridloom_net::jobs::store_bytes_default;
@@ -9,6 +11,38 @@ use gridloom_net::storage::Storage;
 
 use super::Options;
 use crate::commands::absolute;
+
+/// Checks that each folder in the options is a folder or does not exist yet.
+pub(super) fn check_folders(options: &Options) -> Result<()> {
+    let server = &options.server;
+    let models = server.models.as_deref().filter(|folder| folder.as_os_str() != "none");
+    let folders = [
+        ("--checkpoints", options.checkpoints.as_deref()),
+        ("--disk", server.disk.as_deref()),
+        ("--durable", server.durable.as_deref()),
+        ("--models", models),
+        ("--storage", server.storage.as_deref()),
+    ];
+    for (option, folder) in folders {
+        let Some(folder) = folder else { continue };
+        ensure!(folder.is_dir() || !folder.exists(), "{option}: '{}' is not a folder; name a folder", folder.display());
+    }
+    Ok(())
+}
+
+/// Checks that the file is the list of processes of a control group, and that this process may write to it. The server
+/// writes the process id of each worker to the file.
+pub(super) fn check_worker_group(file: &Path) -> Result<()> {
+    const CONTROL_GROUPS: [i64; 2] = [0x27_e0eb, 0x6367_7270];
+    const REMEDY: &str = "name the file cgroup.procs of a control group, such as /sys/fs/cgroup/NAME/cgroup.procs";
+    let name = || format!("--worker-group: '{}'", file.display());
+    let system = rustix::fs::statfs(file).with_context(name)?;
+    let is_list = file.file_name().is_some_and(|name| name == "cgroup.procs" || name == "tasks");
+    let is_in_group = CONTROL_GROUPS.contains(&(system.f_type as i64));
+    ensure!(is_list && is_in_group, "{} is not the list of processes of a control group; {REMEDY}", name());
+    std::fs::OpenOptions::new().write(true).open(file).with_context(name)?;
+    Ok(())
+}
 
 /// Returns the limit of the store in memory.
 pub(super) fn store_bytes(given: Option<u64>) -> u64 {

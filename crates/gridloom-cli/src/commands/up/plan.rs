@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::{Roles, ServerRole};
-use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_base::near::{Resemblance, resemblance};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
@@ -146,12 +146,13 @@ const OF_HOSTS: [&str; 11] =
     ["role", "agent_listen", "address", "ssh", "user", "port", "jump", "gridloom", "send", "folder", "name"];
 
 /// Rejects properties without effect: `serve` on a host without a server, `agent_listen` on a host without the agent, and
-/// misspelt names. Other unknown properties may belong to other programs.
+/// misspelt names. Other unknown properties may belong to the user or to other programs; a warning is printed for one that
+/// resembles a property of Gridloom.
 fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
     for (index, host) in platform.hosts().iter().enumerate() {
         let id = HostId(index as u32);
-        let wrong =
-            |why: String| Err(anyhow::anyhow!("{}", platform.host_error(id, format!("host '{}': {why}", host.name))));
+        let located = |why: String| platform.host_error(id, format!("host '{}': {why}", host.name));
+        let wrong = |why: String| Err(anyhow::anyhow!("{}", located(why)));
         for key in host.properties.keys() {
             let known = || OF_SERVERS.into_iter().chain(OF_HOSTS);
             if key == "agent_listen" && id != roles.agent {
@@ -161,9 +162,18 @@ fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
             if key == "serve" && roles.server_on(id).is_none() {
                 return wrong(format!("'{key}' has no effect without a server: add role = \"server\", or remove it"));
             }
-            let near = near_names(key, known());
-            if !known().any(|name| name == key) && !near.is_empty() {
-                return wrong(format!("there is no property '{key}'{}", did_you_mean(&near)));
+            match resemblance(key, known()).filter(|_| !known().any(|name| name == key)) {
+                Some(Resemblance::Misspelt(name)) => {
+                    return wrong(format!(
+                        "there is no property '{key}'; did you mean '{name}'? If the property is your own, give it another name, such as 'my-{key}'"
+                    ));
+                }
+                Some(Resemblance::Similar(name)) => {
+                    let why =
+                        format!("'{key}' is not a property of Gridloom and has no effect; did you mean '{name}'?");
+                    gridloom_base::stderr_line!("gridloom: {}", located(why));
+                }
+                None => {}
             }
         }
     }

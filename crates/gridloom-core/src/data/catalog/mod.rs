@@ -31,6 +31,7 @@ pub use reports::{VersionReport, VersionState};
 pub use updates::{CatalogUpdate, RequestId, Stored};
 use version::{Stage, Version};
 use waits::WaitingRequests;
+pub use waits::check_waits;
 
 /// The contents of a put.
 #[derive(Clone, PartialEq, Debug)]

@@ -11,6 +11,7 @@
 //! | [`models`] | run time models of functions |
 //! | [`links`], [`paths`], [`turns`] | links between hosts, and their measurement |
 //! | [`directory`] | updates for clients about servers and functions |
+//! | [`program_waits`] | pending requests of programs, for operators |
 //! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
 //! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; where servers get them; which servers keep them; requests that wait until servers have returned |
 //!
@@ -27,6 +28,7 @@ mod names;
 mod paths;
 mod placement;
 mod plans;
+mod program_waits;
 mod registration;
 mod registry;
 mod requests;
@@ -40,10 +42,11 @@ use std::collections::BTreeSet;
 use crate::member::Members;
 use crate::node::message::{
     CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent,
-    LinkToProber, MapMessage, MapToAgent, Message, ReceivedTransfer, ServerToCatalog, TaskMessage, TaskToClient,
+    LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer, ServerToCatalog, TaskMessage,
+    TaskToClient,
 };
 use crate::node::protocol::{Effect, Input, Role};
-use crate::node::{AgentTimer, Category, LogLine, Timer};
+use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
@@ -54,6 +57,7 @@ use models::Models;
 use names::Names;
 use paths::Pair;
 use plans::Plans;
+use program_waits::ReportedWaits;
 use registry::{Registered, Registry};
 use requests::Requests;
 use sources::GridFacts;
@@ -69,9 +73,10 @@ pub struct AgentConfig {
 }
 
 /// The data stored for each peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct PeerInfo {
     role: Role,
+    name: String,
     /// Version of the protocol.
     version: u16,
 }
@@ -88,6 +93,7 @@ pub struct Agent {
     requests: Requests,
     plans: Plans,
     names: Names,
+    program_waits: ReportedWaits,
 }
 
 impl Agent {
@@ -103,6 +109,7 @@ impl Agent {
             links: HostLinks::default(),
             requests: Requests::default(),
             plans: Plans::default(),
+            program_waits: ReportedWaits::default(),
         }
     }
 
@@ -272,9 +279,33 @@ impl Agent {
                 }
                 self.directory.subscribe(from, self.registry.signatures(), out);
             }
+            DirectoryToAgent::Waits { waited_ns, waits } if self.has_role(from, Role::Client) => {
+                self.program_waits.report(now, from, waited_ns, waits);
+            }
+            DirectoryToAgent::Waits { .. } => reject_message(from, out),
+            DirectoryToAgent::GetWaits => {
+                send(out, from, DirectoryToClient::WaitsKnown { programs: self.waits(now) });
+            }
             DirectoryToAgent::GetLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now) });
             }
+        }
+    }
+
+    /// Returns what programs wait for, the longest waits first.
+    fn waits(&self, now: Time) -> Vec<ProgramWaits> {
+        let name_of = |client| self.members.get(client).map_or_else(String::new, |peer| peer.data.name.clone());
+        self.program_waits.longest(now, name_of)
+    }
+
+    fn log_waits(&self, now: Time, out: &mut Vec<Effect>) {
+        let waits = self.waits(now);
+        if waits.is_empty() {
+            out.push(LogLine::new(Level::Info, Category::Agent, "no program waits").into());
+        }
+        for ProgramWaits { client, name, waited_ns, waits } in waits {
+            let text = format!("program '{name}' has waited for {:.0} s without an event", ns_to_seconds(waited_ns));
+            out.push(LogLine::new(Level::Info, Category::Agent, text).peer(client).why(waits.join("; ")).into());
         }
     }
 
@@ -352,8 +383,10 @@ impl Agent {
         if !self.has_role(client, Role::Client) {
             return reject_message(client, out);
         }
-        // The answer names a server to which the client sends the datum, so the client must know that server.
-        if matches!(message, ClientToCatalog::Put { .. }) && self.directory.has_pending() {
+        // The answer names servers that the client must already know: the server to which it sends the datum, or the
+        // holders. A program may also place a datum that it has found on a server that was started just before.
+        let names_servers = matches!(message, ClientToCatalog::Put { .. } | ClientToCatalog::Find { .. });
+        if names_servers && self.directory.has_pending() {
             self.push_directory(now, out);
         }
         let (names, grid) = self.names(now);
@@ -436,6 +469,7 @@ impl Agent {
         self.links.node_lost(now, &self.registry, node, out);
         self.directory.forget(node);
         self.requests.forget_client(node, out);
+        self.program_waits.forget(node);
         self.plans.client_lost(node);
         self.forget_links(&node.to_string());
         let (names, grid) = self.names(now);
@@ -463,7 +497,9 @@ impl Machine for Agent {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, version, .. } => self.members.add(now, peer, PeerInfo { role, version }),
+            Input::PeerUp { peer, role, name, version, .. } => {
+                self.members.add(now, peer, PeerInfo { role, name, version });
+            }
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
                 if self.members.record_received(now, from) {
@@ -483,8 +519,9 @@ impl Machine for Agent {
             | Input::CallOutput(_)
             | Input::Paused { .. }
             | Input::SpeedMeasured { .. }
-            | Input::MadeDurable { .. }
-            | Input::Command(_) => {}
+            | Input::MadeDurable { .. } => {}
+            Input::Command(Command::LogWaits) => self.log_waits(now, out),
+            Input::Command(_) => {}
         }
     }
 }

@@ -16,8 +16,10 @@ use crate::node::message::{
     StoredVersion, TaskReport, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE};
-use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time};
+use gridloom_base::limits::{
+    DATUM_NAME_BYTES_MAX, KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE,
+};
+use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time, check_name};
 use gridloom_map::Outline;
 
 /// The agent's part that manages shared data.
@@ -85,19 +87,25 @@ impl Names {
         &mut self,
         grid: GridFacts<'_>,
         client: NodeId,
-        message: ClientToCatalog,
+        mut message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(request) = message.request().filter(|_| !self.is_shared) {
-            let why = "this session uses a list of servers and maps by itself".into();
-            let answer = CatalogToClient::Answer { request, answer: Err(NameError::NoAgent { why }) };
-            return send(out, client, answer);
+        if let Some(request) = message.request() {
+            let why = || "this session uses a list of servers and maps by itself".into();
+            let is_valid = if self.is_shared { limit(&mut message) } else { Err(NameError::NoAgent { why: why() }) };
+            if let Err(error) = is_valid {
+                return send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+            }
         }
         self.settling.observe(grid.now);
         // A list is complete only once all servers have reported.
         let servers = grid.servers.len();
-        let is_list = matches!(message, ClientToCatalog::List { .. });
-        if is_list && self.settling.is_unsettled(grid.now, servers) && self.settling.add(client, message.clone()) {
+        if let ClientToCatalog::List { request, .. } = message
+            && self.settling.is_unsettled(grid.now, servers)
+        {
+            if let Err(error) = self.settling.add(client, message) {
+                send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+            }
             return;
         }
         // A cancelled request is answered at once.
@@ -150,9 +158,11 @@ impl Names {
             (request, Err(error)) => {
                 let is_premature =
                     |message: &ClientToCatalog| self.settling.is_premature(grid.now, servers, message, &error);
-                let waiting = waiting.filter(is_premature);
-                let waits = waiting.is_some_and(|message| self.settling.add(client, message));
-                if !waits {
+                let error = match waiting.filter(is_premature) {
+                    Some(message) => self.settling.add(client, message).err(),
+                    None => Some(error),
+                };
+                if let Some(error) = error {
                     send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
                 }
             }
@@ -160,12 +170,19 @@ impl Names {
         self.send_updates(grid, out);
     }
 
-    /// Retries the requests that wait for returning servers.
+    /// Retries the waiting requests whose answers may have changed because a server has registered or time has passed.
     fn retry_waiting(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
         for datum in self.settling.take_short_puts() {
             self.add_missing_to_put(grid, datum, out);
         }
-        for (client, message) in self.settling.take_all() {
+        for (client, message) in self.settling.take_due(grid.now, grid.servers.len()) {
+            self.on_client_message(grid, client, message, out);
+        }
+    }
+
+    /// Retries the requests that wait for returning servers and concern these names.
+    fn retry_names(&mut self, grid: GridFacts<'_>, names: &BTreeSet<String>, out: &mut Vec<Effect>) {
+        for (client, message) in names.iter().flat_map(|name| self.settling.take_of_name(name)).collect::<Vec<_>>() {
             self.on_client_message(grid, client, message, out);
         }
     }
@@ -222,8 +239,7 @@ impl Names {
         let at = at.into_iter().filter(|node| grid.servers.has(*node)).collect();
         let replicas = replicas.clamp(1, REPLICAS_MAX);
         let content = Content { meta, is_durable, method, made_by };
-        let refused = refused.iter().take(KEEPERS_TRIED_MAX);
-        let refused = refused.map(|(server, why)| (*server, refusal(why))).collect();
+        let refused = refused.into_iter().collect();
         let wanted = PutRequest { content, replaces, replicas, at, refused };
         self.keeping.record_refusals(grid, &wanted, out);
         self.begin_put(grid, RequestId { client, number: request }, &name, wanted, out)
@@ -352,10 +368,19 @@ impl Names {
         message: ServerToCatalog,
         out: &mut Vec<Effect>,
     ) {
+        // Usually no request waits.
+        let reported = if self.has_waiting() { self.names_of(&message) } else { BTreeSet::new() };
         match message {
             ServerToCatalog::Stored { datum, client } => self.stored(grid, (server, client), datum, out),
             ServerToCatalog::HasCopies { data } => {
                 data.into_iter().for_each(|datum| self.record_copy(grid, datum, server, out));
+            }
+            ServerToCatalog::SourceSilent { from, data } => {
+                let facts = grid.with(&self.catalog);
+                let has_other = |datum: &DatumId| self.searches.has_other_source(facts, *datum, server, from);
+                if !data.is_empty() && data.iter().all(has_other) {
+                    send(out, server, CatalogToServer::LeaveSource { from });
+                }
             }
             ServerToCatalog::Damaged { data } => {
                 let name = grid.servers.get(server).map_or("", Registered::name);
@@ -377,10 +402,20 @@ impl Names {
                 }
             }
         }
-        if self.has_waiting() {
-            self.retry_waiting(grid, out);
-        }
+        self.retry_names(grid, &reported, out);
         self.send_updates(grid, out);
+    }
+
+    /// Returns the names whose versions a server reports.
+    fn names_of(&self, message: &ServerToCatalog) -> BTreeSet<String> {
+        let of_datum = |datum: &DatumId| self.catalog.named(*datum).map(|named| named.name.clone());
+        match message {
+            ServerToCatalog::Stored { datum, .. } => of_datum(datum).into_iter().collect(),
+            ServerToCatalog::HasCopies { data } => data.iter().filter_map(of_datum).collect(),
+            ServerToCatalog::SourceSilent { .. } => BTreeSet::new(),
+            ServerToCatalog::Damaged { data } => data.iter().map(|damaged| damaged.named.name.clone()).collect(),
+            ServerToCatalog::StoredVersions { data } => data.iter().map(|stored| stored.named.name.clone()).collect(),
+        }
     }
 
     /// Handles a server's report that it has stored a version, which it was assigned to store or another server has
@@ -575,6 +610,40 @@ impl Names {
     }
 }
 
+/// Checks the names in a request and truncates its lists, to limit the memory of waiting requests.
+fn limit(message: &mut ClientToCatalog) -> Result<(), NameError> {
+    match message {
+        ClientToCatalog::Put { name, refused, holders, .. } => {
+            holders.sort_unstable();
+            holders.dedup();
+            holders.truncate(SHARED_DATA_PER_MESSAGE);
+            refused.truncate(KEEPERS_TRIED_MAX);
+            refused.iter_mut().for_each(|(_, why)| *why = refusal(why));
+            check_name(name)
+        }
+        ClientToCatalog::Find { name, .. }
+        | ClientToCatalog::Delete { name, .. }
+        | ClientToCatalog::Explain { name, .. } => check_name(name),
+        // The beginning of a name need not be a valid name. No name begins with a text that is longer than all names.
+        ClientToCatalog::List { prefix, after, .. } => {
+            for text in [prefix, after] {
+                let mut end = text.len().min(2 * DATUM_NAME_BYTES_MAX);
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                text.truncate(end);
+            }
+            Ok(())
+        }
+        ClientToCatalog::CheckPut { .. }
+        | ClientToCatalog::CancelRequest { .. }
+        | ClientToCatalog::Withdraw { .. }
+        | ClientToCatalog::Locate { .. }
+        | ClientToCatalog::Reads { .. }
+        | ClientToCatalog::Release { .. } => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Agent;
@@ -650,6 +719,34 @@ mod tests {
         assert_eq!(receive(&mut agent, CLIENT, cancel.clone()), [told]);
         assert_eq!(receive(&mut agent, CLIENT, cancel), []);
         assert!(!agent.names.has_waiting());
+    }
+
+    /// Earlier, every report of a server retried all waiting requests, and the size of a request was not limited.
+    #[test]
+    fn a_waiting_request_is_answered_after_a_report_about_its_name() {
+        let mut agent = agent();
+        let (name, address) = ("client".into(), String::new());
+        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name, address, version: VERSIONS.1 };
+        agent.handle(Time(20), up, &mut Vec::new());
+        for (request, name) in [(1, "mesh"), (2, "field")] {
+            let find = ClientToCatalog::Find { request, name: name.into(), waits: false };
+            assert_eq!(receive(&mut agent, CLIENT, find), []);
+        }
+        let find = ClientToCatalog::Find { request: 3, name: "x".repeat(50 << 20), waits: false };
+        let refused = format!("{:?}", receive(&mut agent, CLIENT, find));
+        assert!(refused.contains("InvalidName") && refused.len() < 2000, "{refused}");
+        agent.names.settling.server_registered(true);
+        register(&mut agent, 2, "host-2:1", 1.0, 1.0);
+        assert_eq!(agent.names.settling.len(), 2, "the other servers may return");
+
+        let datum = DatumId { client: NodeId::CATALOG, serial: 5 };
+        let (meta, method) = (Meta::array(Dtype::Float64, &[10]), Method::Auto);
+        let (version, replicas, is_durable, put_by) = (1, 1, true, None);
+        let named = NamedDatum { datum, name: "field".into(), version, meta, replicas, is_durable, method, put_by };
+        let report = ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] };
+        let sent = format!("{:?}", receive(&mut agent, NodeId(2), report));
+        assert!(sent.contains("Found") && sent.contains("request: 2") && !sent.contains("request: 1"), "{sent}");
+        assert_eq!(agent.names.settling.len(), 1);
     }
 
     #[test]

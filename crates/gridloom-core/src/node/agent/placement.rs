@@ -273,7 +273,10 @@ pub(super) fn too_few_keepers(
         return all_refused(facts.grid.servers, (&name, size_bytes, is_durable), refused);
     }
     let servers = free_bytes(facts, is_durable).count();
-    let why = format!("{replicas} replicas were requested, but too few of the {servers} servers can keep it");
+    let why = match servers {
+        0 => no_keeper(facts.grid.servers, is_durable).into(),
+        _ => format!("{replicas} replicas were requested, but too few of the {servers} servers can keep it"),
+    };
     NameError::NoRoom { name, size_bytes, why }
 }
 
@@ -290,6 +293,19 @@ fn free_bytes<'a>(
     })
 }
 
+/// Returns the reason why no server can keep the shared data.
+fn no_keeper(servers: &Registry, is_durable: bool) -> &'static str {
+    let mut all = servers.iter().map(|(_, server)| server).peekable();
+    if all.peek().is_none() {
+        return "no server has registered with the agent; start one with `gridloom serve --agent HOST:PORT`, or see the servers' logs";
+    }
+    match all.all(Registered::is_stateless) {
+        true => "all servers are stateless (--plain) and keep no data; start one without --plain",
+        false if is_durable => "no server keeps durable data; start some with --durable DIR",
+        false => "no server keeps data",
+    }
+}
+
 fn no_room(facts: DatumFacts<'_>, name: &str, wanted: &PutRequest, found: usize) -> NameError {
     let PutRequest { content: Content { meta, is_durable, .. }, replicas, .. } = wanted;
     let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
@@ -299,8 +315,7 @@ fn no_room(facts: DatumFacts<'_>, name: &str, wanted: &PutRequest, found: usize)
     let most = free_bytes(facts, *is_durable).map(|(.., room)| room).max();
     let remedy = "delete some, or start servers with more --memory, or --disk";
     let why = match most {
-        None if *is_durable => "no server keeps durable data; start some with --durable DIR".into(),
-        None => "all servers are stateless (--plain) and keep no data; start one without --plain".into(),
+        None => no_keeper(facts.grid.servers, *is_durable).into(),
         Some(_) if found > 0 => {
             let servers = if found == 1 { "1 server has" } else { &format!("{found} servers have") };
             format!(

@@ -5,11 +5,17 @@
 //! no server is registered, or if a server has registered that was registered before. An agent of a new grid is settled as soon
 //! as its first server registers. A put for which too few servers have room also waits for a server that was lost
 //! within that time.
+//!
+//! A waiting request is tried again only after an event that can change its answer: a report about its name, a server that
+//! registers (for puts), or the end of its waiting time. The agent is not notified when a store has free room again, so puts
+//! are also tried again at each heartbeat.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::data::check_waits;
 use crate::node::message::ClientToCatalog;
-use gridloom_base::limits::{HEARTBEAT_NS, NAME_WAITS_MAX, RECONNECT_NS_MAX};
+use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX};
 use gridloom_base::{DatumId, NameError, NodeId, Time};
 
 /// Time without a heartbeat after which the agent is assumed to have slept.
@@ -24,8 +30,13 @@ pub(super) struct Settling {
     lost_at: Option<Time>,
     /// True if a server that was registered before has registered since `since`.
     has_returned: bool,
-    /// Requests that wait, in the order of arrival.
-    waiting: VecDeque<(NodeId, ClientToCatalog)>,
+    /// Waiting requests by arrival number.
+    waiting: BTreeMap<u64, (NodeId, ClientToCatalog)>,
+    /// Arrival number of the last request.
+    arrived: u64,
+    /// Arrival numbers of the waiting requests that concern a single name, except puts.
+    by_name: BTreeMap<String, BTreeSet<u64>>,
+    by_client: BTreeMap<NodeId, BTreeSet<u64>>,
     /// Versions that are being put and wait for servers that keep them.
     short_puts: BTreeSet<DatumId>,
 }
@@ -74,38 +85,73 @@ impl Settling {
     /// True if the answer may change when lost servers return. A request that waits for its name also waits for a single
     /// lost server.
     pub(super) fn is_premature(&self, now: Time, servers: usize, message: &ClientToCatalog, error: &NameError) -> bool {
-        let waits = matches!(message, ClientToCatalog::Find { waits: true, .. });
         match error {
             NameError::NoRoom { .. } => self.may_return(now, servers),
-            NameError::Lost { .. } if waits => self.may_return(now, servers),
-            NameError::Unknown { .. } | NameError::Lost { .. } => self.is_unsettled(now, servers),
+            NameError::Unknown { .. } | NameError::Lost { .. } => {
+                let is_lost = matches!(error, NameError::Lost { .. });
+                self.is_unsettled(now, servers) || is_lost && waits(message) && self.may_return(now, servers)
+            }
             _ => false,
         }
     }
 
-    /// Adds a request that waits. Returns false if too many wait already.
-    pub(super) fn add(&mut self, client: NodeId, message: ClientToCatalog) -> bool {
-        let has_room = self.waiting.len() < NAME_WAITS_MAX;
-        if has_room {
-            self.waiting.push_back((client, message));
+    /// Adds a request that waits.
+    ///
+    /// # Errors
+    /// If too many requests of this client, or of all clients, are waiting already.
+    pub(super) fn add(&mut self, client: NodeId, message: ClientToCatalog) -> Result<(), NameError> {
+        let of_client = self.by_client.get(&client).map_or(0, BTreeSet::len);
+        check_waits(self.waiting.len(), of_client)?;
+        self.arrived += 1;
+        if let Some(name) = single_name(&message) {
+            self.by_name.entry(name.into()).or_default().insert(self.arrived);
         }
-        has_room
+        self.by_client.entry(client).or_default().insert(self.arrived);
+        self.waiting.insert(self.arrived, (client, message));
+        Ok(())
     }
 
-    /// Removes and returns the requests that wait, to try them again.
-    pub(super) fn take_all(&mut self) -> VecDeque<(NodeId, ClientToCatalog)> {
-        std::mem::take(&mut self.waiting)
+    /// Removes and returns the requests whose answers may have changed because time has passed or a server has registered.
+    pub(super) fn take_due(&mut self, now: Time, servers: usize) -> Vec<(NodeId, ClientToCatalog)> {
+        let (is_unsettled, may_return) = (self.is_unsettled(now, servers), self.may_return(now, servers));
+        let is_due = |message: &ClientToCatalog| match message {
+            ClientToCatalog::Put { .. } => true,
+            _ if waits(message) => !may_return,
+            _ => !is_unsettled,
+        };
+        let due = self.waiting.iter().filter(|(_, (_, message))| is_due(message)).map(|(arrival, _)| *arrival);
+        self.take(due.collect())
+    }
+
+    /// Removes and returns the requests that wait for this name.
+    pub(super) fn take_of_name(&mut self, name: &str) -> Vec<(NodeId, ClientToCatalog)> {
+        let arrivals = self.by_name.get(name).cloned().unwrap_or_default();
+        self.take(arrivals)
     }
 
     /// Removes a request that its client no longer makes. Returns true if it waited.
     pub(super) fn cancel(&mut self, client: NodeId, request: u64) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|(from, message)| *from != client || message.request() != Some(request));
-        self.waiting.len() < before
+        let is_it = |arrival: &&u64| self.waiting[arrival].1.request() == Some(request);
+        let arrivals = self.by_client.get(&client).into_iter().flatten().filter(is_it).copied().collect();
+        !self.take(arrivals).is_empty()
     }
 
     pub(super) fn client_lost(&mut self, client: NodeId) {
-        self.waiting.retain(|(from, _)| *from != client);
+        let arrivals = self.by_client.get(&client).cloned().unwrap_or_default();
+        self.take(arrivals);
+    }
+
+    fn take(&mut self, arrivals: BTreeSet<u64>) -> Vec<(NodeId, ClientToCatalog)> {
+        let mut taken = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            let (client, message) = self.waiting.remove(&arrival).expect("the request waits");
+            if let Some(name) = single_name(&message) {
+                remove_arrival(&mut self.by_name, name, arrival);
+            }
+            remove_arrival(&mut self.by_client, &client, arrival);
+            taken.push((client, message));
+        }
+        taken
     }
 
     pub(super) fn add_short_put(&mut self, datum: DatumId) {
@@ -122,9 +168,38 @@ impl Settling {
     }
 }
 
+/// True if the request also waits for a name that does not exist yet.
+fn waits(message: &ClientToCatalog) -> bool {
+    matches!(message, ClientToCatalog::Find { waits: true, .. })
+}
+
+/// Returns the name on which the answer depends. `None` for a put, which depends on the free room in stores, and for a
+/// list, which depends on many names.
+fn single_name(message: &ClientToCatalog) -> Option<&str> {
+    match message {
+        ClientToCatalog::Find { name, .. }
+        | ClientToCatalog::Delete { name, .. }
+        | ClientToCatalog::Explain { name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+fn remove_arrival<K: Ord + Borrow<Q>, Q: Ord + ?Sized>(
+    arrivals: &mut BTreeMap<K, BTreeSet<u64>>,
+    key: &Q,
+    arrival: u64,
+) {
+    let Some(of_key) = arrivals.get_mut(key) else { return };
+    of_key.remove(&arrival);
+    if of_key.is_empty() {
+        arrivals.remove(key);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridloom_base::limits::NAME_WAITS_PER_CLIENT_MAX;
     use gridloom_base::time::SECOND_NS;
 
     #[test]
@@ -152,5 +227,45 @@ mod tests {
         settling.observe(at(500));
         settling.server_registered(true);
         assert!(settling.is_unsettled(at(509), 3) && !settling.is_unsettled(at(510), 3));
+    }
+
+    const CLIENT: NodeId = NodeId(9);
+
+    fn find(request: u64, name: &str) -> ClientToCatalog {
+        ClientToCatalog::Find { request, name: name.into(), waits: false }
+    }
+
+    fn list(request: u64) -> ClientToCatalog {
+        ClientToCatalog::List { request, prefix: String::new(), after: String::new() }
+    }
+
+    #[test]
+    fn a_waiting_request_is_tried_again_only_after_an_event_that_can_change_its_answer() {
+        let mut settling = Settling::default();
+        let at = |seconds: u64| Time(seconds * SECOND_NS);
+        settling.begin(at(100));
+        settling.server_registered(true);
+        for message in [find(1, "mesh"), find(2, "field"), list(3)] {
+            settling.add(CLIENT, message).unwrap();
+        }
+        assert!(settling.take_due(at(101), 1).is_empty(), "the agent is unsettled");
+        assert!(settling.take_of_name("other").is_empty());
+        assert_eq!(settling.take_of_name("mesh"), [(CLIENT, find(1, "mesh"))]);
+        assert!(settling.take_of_name("mesh").is_empty());
+        assert_eq!(settling.take_due(at(110), 1), [(CLIENT, find(2, "field")), (CLIENT, list(3))]);
+        assert!(settling.waiting.is_empty() && settling.by_name.is_empty() && settling.by_client.is_empty());
+    }
+
+    #[test]
+    fn the_requests_of_one_client_are_limited() {
+        let mut settling = Settling::default();
+        (0..NAME_WAITS_PER_CLIENT_MAX as u64).for_each(|request| settling.add(CLIENT, find(request, "mesh")).unwrap());
+        let error = settling.add(CLIENT, list(0)).unwrap_err().to_string();
+        assert!(error.contains(&format!("{NAME_WAITS_PER_CLIENT_MAX} waiting requests of this program")), "{error}");
+        assert_eq!(settling.add(NodeId(10), list(0)), Ok(()));
+        assert!(settling.cancel(CLIENT, 7) && !settling.cancel(CLIENT, 7));
+        assert_eq!(settling.add(CLIENT, list(0)), Ok(()));
+        settling.client_lost(CLIENT);
+        assert_eq!(settling.len(), 1);
     }
 }

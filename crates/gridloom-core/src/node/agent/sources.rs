@@ -317,6 +317,12 @@ impl SourceSearches {
         self.searches.get(&(datum, server)).map(|search| &search.failed)
     }
 
+    /// True if there is a holder other than `from` whose transfer of the datum to `server` has not failed.
+    pub(super) fn has_other_source(&self, facts: DatumFacts<'_>, datum: DatumId, server: NodeId, from: NodeId) -> bool {
+        let has_failed = |node: &NodeId| self.failed_for(datum, server).is_some_and(|failed| failed.contains_key(node));
+        facts.holders(datum).iter().any(|node| *node != from && *node != server && !has_failed(node))
+    }
+
     /// Updates the link estimates if they are older than a heartbeat.
     pub(super) fn refresh_links(&mut self, grid: GridFacts<'_>) {
         if self.links.as_ref().is_none_or(|(at, _)| grid.now.since(*at) >= HEARTBEAT_NS) {

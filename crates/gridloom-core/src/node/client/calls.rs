@@ -161,7 +161,8 @@ impl Client {
             && self.is_restarted(&request.task, &request.failures, server, error)
         {
             request.failures.push(server, error);
-            if error.is_server_fault() {
+            // This affects only calls of this program: those of other programs may not need the module.
+            if error.may_succeed_elsewhere() {
                 self.calls.record_cannot_run(server, request.task.name());
             }
             self.report_restart(&request.task, &request.failures, server, error, out);

@@ -43,6 +43,11 @@ pub(super) struct Contacts {
     expected_until: Time,
     /// Servers that a reconnected agent has not listed yet.
     unlisted: BTreeSet<NodeId>,
+    /// Number of dials in progress, by address.
+    dials: BTreeMap<String, u32>,
+    /// Servers that were first listed while their address was being dialled for a predecessor. They are not lost if that
+    /// dial fails.
+    successors: BTreeSet<NodeId>,
 }
 
 impl Contacts {
@@ -122,6 +127,9 @@ impl Contacts {
     }
 
     pub(super) fn learn_address(&mut self, node: NodeId, address: String) {
+        if !self.addresses.contains_key(&node) && self.dials.contains_key(&address) {
+            self.successors.insert(node);
+        }
         self.addresses.insert(node, address);
     }
 
@@ -179,6 +187,40 @@ impl Contacts {
 
     // ---- connecting and disconnecting
 
+    /// Records the dials among these effects.
+    pub(super) fn record_dials(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            if let Effect::Dial { address } = effect {
+                *self.dials.entry(address.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    pub(super) fn dial_ended(&mut self, address: &str) {
+        if let Some(dials) = self.dials.get_mut(address) {
+            *dials -= 1;
+            if *dials == 0 {
+                self.dials.remove(address);
+            }
+        }
+    }
+
+    /// Records that the node at this address is connected, which ends all dials there.
+    pub(super) fn dials_succeeded(&mut self, address: &str) {
+        self.dials.remove(address);
+    }
+
+    /// Returns the nodes that are lost because a dial of that address failed. A server that was started there in the
+    /// meantime is not lost: it is dialled again if items are queued for it.
+    pub(super) fn lost_at(&mut self, address: &str, out: &mut Vec<Effect>) -> Vec<NodeId> {
+        let unreached = self.unreached_at(address).into_iter();
+        let (successors, lost): (Vec<NodeId>, Vec<NodeId>) = unreached.partition(|node| self.successors.remove(node));
+        if successors.iter().any(|node| self.outbox.contains_key(node)) {
+            out.push(Effect::Dial { address: address.into() });
+        }
+        lost
+    }
+
     /// Handles a connected agent. If it was lost before, it is expected to list these servers.
     pub(super) fn agent_up(&mut self, now: Time, agent: NodeId, known: Vec<NodeId>, out: &mut Vec<Effect>) {
         self.members.add(now, agent, Role::Agent);
@@ -203,6 +245,7 @@ impl Contacts {
         out: &mut Vec<Effect>,
     ) -> Vec<QueuedItem> {
         self.members.add(now, peer, role);
+        self.successors.remove(&peer);
         if self.lost.remove(&peer).is_some() {
             // It is no longer in the client's view of the grid: the client subscribes to the directory again.
             self.send_to_agent(DirectoryToAgent::Subscribe, out);
@@ -218,7 +261,7 @@ impl Contacts {
     }
 
     /// Returns the nodes at that address that are not connected.
-    pub(super) fn unreached_at(&self, address: &str) -> Vec<NodeId> {
+    fn unreached_at(&self, address: &str) -> Vec<NodeId> {
         let at = self.addresses.iter().filter(|(_, known)| *known == address).map(|(node, _)| *node);
         // The address of some nodes with waiting items is unknown.
         let without =
@@ -320,7 +363,7 @@ mod tests {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
         contacts.post(SERVER, DirectoryToServer::ReportModels, &mut out);
         assert_eq!(out, [Effect::Dial { address: String::new() }]);
-        assert_eq!(contacts.unreached_at(""), [SERVER]);
+        assert_eq!(contacts.lost_at("", &mut out), [SERVER]);
         contacts.server_lost(Time(0), SERVER);
         assert_eq!(contacts.awaited(), 0);
     }
@@ -342,6 +385,44 @@ mod tests {
         contacts.dial_lost(&mut out);
         assert_eq!(out.len(), 1, "one dial at a time");
         contacts.check();
+    }
+
+    /// Earlier, a placement on a server that had just been restarted failed: the dial of its predecessor failed after the new
+    /// server was listed, and both counted as lost.
+    #[test]
+    fn a_server_is_not_lost_with_its_predecessor_at_its_address() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        let new = NodeId(3);
+        contacts.learn_address(SERVER, "there:1".into());
+        contacts.server_lost(Time(0), SERVER);
+        contacts.dial_lost(&mut out);
+        contacts.record_dials(&out);
+        contacts.learn_address(new, "there:1".into());
+        let dial = [Effect::Dial { address: "there:1".into() }];
+        let mut out = Vec::new();
+        contacts.post(new, DirectoryToServer::ReportModels, &mut out);
+        contacts.record_dials(&out);
+        assert_eq!(out, dial);
+        let mut fail = || {
+            let mut out = Vec::new();
+            contacts.dial_ended("there:1");
+            let lost = contacts.lost_at("there:1", &mut out);
+            contacts.record_dials(&out);
+            (lost, out)
+        };
+        assert_eq!(fail(), (vec![SERVER], dial.to_vec()), "only the predecessor was dialled");
+        assert_eq!(fail().0, [SERVER, new]);
+        assert_eq!(contacts.awaited(), 1);
+    }
+
+    #[test]
+    fn a_connection_ends_all_dials_of_its_address() {
+        let mut contacts = Contacts::default();
+        let dial = Effect::Dial { address: "there:1".into() };
+        contacts.record_dials(&[dial.clone(), dial]);
+        contacts.dials_succeeded("there:1");
+        contacts.learn_address(SERVER, "there:1".into());
+        assert_eq!(contacts.lost_at("there:1", &mut Vec::new()), [SERVER], "it is no successor");
     }
 
     #[test]

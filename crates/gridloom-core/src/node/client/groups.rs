@@ -190,7 +190,7 @@ impl Client {
             return false;
         }
         let is_untried = |at: NodeId| at != server && !failures.at(at) && self.offers(at, task);
-        if error.is_server_fault()
+        if error.may_succeed_elsewhere()
             && terms.bound_to.is_none()
             && self.directory.grid.servers.iter().any(|view| is_untried(view.node))
         {
@@ -213,7 +213,7 @@ impl Client {
         error: &TaskError,
         out: &mut Vec<Effect>,
     ) {
-        let retry = task.options.retry.as_ref().filter(|_| !error.is_server_fault());
+        let retry = task.options.retry.as_ref().filter(|_| !error.may_succeed_elsewhere());
         let of = retry.map_or_else(String::new, |retry| format!(" ({} of {})", failures.runs(), retry.times));
         let text = format!("{} failed on '{}' and is restarted{of}", task.name(), self.contacts.name_of(server));
         out.push(LogLine::new(Level::Info, Category::Client, text).why(error).into());

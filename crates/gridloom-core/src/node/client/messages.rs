@@ -43,6 +43,7 @@ impl Client {
         match message {
             DirectoryToClient::Update(news) => self.on_directory(now, news, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
+            DirectoryToClient::WaitsKnown { programs } => out.push(Effect::Emit(Event::Waits { programs })),
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
             DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),
             DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),

@@ -230,6 +230,10 @@ impl Client {
                 Some(agent) => send(out, agent, DirectoryToAgent::GetLinks),
                 None => out.push(Effect::Emit(Event::Links { links: Vec::new() })),
             },
+            Command::Waits => match self.contacts.agent() {
+                Some(agent) => send(out, agent, DirectoryToAgent::GetWaits),
+                None => out.push(Effect::Emit(Event::Waits { programs: Vec::new() })),
+            },
             Command::CollectModels { server } => self.contacts.post(server, DirectoryToServer::ReportModels, out),
             Command::Status { server } => self.contacts.post(server, DirectoryToServer::GetStatus, out),
             Command::Output { server, query } => {
@@ -238,6 +242,7 @@ impl Client {
             Command::EndTask { server, task } => {
                 self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
             }
+            Command::LogWaits => self.log_waits(now, out),
             Command::Drain => debug_assert!(false, "a client is not drained"),
         }
     }
@@ -323,6 +328,7 @@ impl Machine for Client {
         let before = out.len();
         match input {
             Input::Start => {
+                self.quiet.end(now);
                 out.push(Effect::Dial { address: self.config.agent.clone() });
                 out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
@@ -361,6 +367,7 @@ impl Machine for Client {
         self.steal(now, out);
         self.drop_copies(out);
         self.end_quiet(now, &out[before..]);
+        self.contacts.record_dials(&out[before..]);
     }
 }
 

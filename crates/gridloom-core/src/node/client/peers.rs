@@ -22,7 +22,9 @@ impl Client {
         address: String,
         out: &mut Vec<Effect>,
     ) {
+        self.contacts.dials_succeeded(&address);
         if role == Role::Agent {
+            self.quiet.agent_up();
             let known = self.directory.grid.servers.iter().map(|server| server.node).collect();
             self.contacts.agent_up(now, peer, known, out);
             self.names_agent_up(now, out);
@@ -52,10 +54,11 @@ impl Client {
     }
 
     pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+        self.contacts.dial_ended(address);
         if address == self.config.agent && self.contacts.agent().is_none() {
             self.on_agent_lost(now, why, out);
         }
-        for node in self.contacts.unreached_at(address) {
+        for node in self.contacts.lost_at(address, out) {
             self.on_server_lost(now, node, why, out);
             self.contacts.dial_failed(node);
         }

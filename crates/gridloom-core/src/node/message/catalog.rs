@@ -216,6 +216,9 @@ pub enum ServerToCatalog {
     HasCopies { data: Vec<DatumId> },
     /// Sent at registration: the durable versions whose files the server found damaged when it started.
     Damaged { data: Vec<DamagedVersion> },
+    /// A server that should send these shared data does not respond. The catalog replies with `LeaveSource` if it knows
+    /// another source for each of them.
+    SourceSilent { from: NodeId, data: Vec<DatumId> },
 }
 
 /// From the catalog to a server.
@@ -227,6 +230,8 @@ pub enum CatalogToServer {
     Superseded { datum: DatumId },
     /// The datum is lost or was deleted. Tasks that read it fail.
     Lost { datum: DatumId, why: String },
+    /// Disconnect from a server that does not respond: other servers have the data that it should send.
+    LeaveSource { from: NodeId },
 }
 
 impl From<ClientToCatalog> for Message {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, OutputPage, OutputQuery, ServerStatus};
+use super::{Message, OutputPage, OutputQuery, ProgramWaits, ServerStatus};
 use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
@@ -40,6 +40,11 @@ pub enum DirectoryToAgent {
     Draining,
     /// A server that reported [`DirectoryToAgent::CannotRun`] offers the function again.
     CanRun { function: String },
+    /// A client's program has had no event for `waited_ns`, and waits for what the texts describe. With no texts, it has
+    /// stopped waiting.
+    Waits { waited_ns: u64, waits: Vec<String> },
+    /// A client requests what the programs of all clients wait for. The agent replies with `WaitsKnown`.
+    GetWaits,
 }
 
 /// To a server, from the agent or from a client.
@@ -86,6 +91,8 @@ pub enum DirectoryToClient {
     Status { status: ServerStatus },
     /// A server's answer to `GetOutput`.
     Output(OutputPage),
+    /// The answer to `GetWaits`: the longest waits first.
+    WaitsKnown { programs: Vec<ProgramWaits> },
 }
 
 /// A change of the servers and functions.

@@ -39,7 +39,7 @@ pub use directory::{
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, ReceivedTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
 pub use output::{OutputLine, OutputPage, OutputQuery, short_name};
-pub use status::{ServerStatus, Stage, TaskStatus};
+pub use status::{ProgramWaits, ServerStatus, Stage, TaskStatus};
 pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskTimes, TaskToClient, TaskToServer, TransferReport};
 
 /// A message: one enum for each conversation.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::TaskId;
+use gridloom_base::{NodeId, TaskId};
 
 /// The answer to `GetStatus`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +33,18 @@ pub struct TaskStatus {
     pub stage: Stage,
     /// Nanoseconds since it started; 0 if it is not running.
     pub run_ns: u64,
+}
+
+/// The pending requests of a program, as reported by its client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ProgramWaits {
+    pub client: NodeId,
+    /// Name of the client.
+    pub name: String,
+    /// Nanoseconds without an event for the program.
+    pub waited_ns: u64,
+    /// Texts that describe what it waits for, and from whom.
+    pub waits: Vec<String>,
 }
 
 /// The stage that a task has reached.

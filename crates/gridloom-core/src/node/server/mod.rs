@@ -407,7 +407,7 @@ impl Server {
             out.push(Effect::Disconnect { peer });
             self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        self.leave_silent_sources(now, out);
+        self.report_silent_sources(out);
         self.resolve_stall(now, out);
         self.stop_disturbed_calibration(out);
         let pace = self.learning.take_pace(now);
@@ -463,6 +463,7 @@ impl Machine for Server {
             Input::Paused { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(Command::Drain) => self.drain(now, out),
+            Input::Command(Command::LogWaits) => self.log_tasks(now, out),
             Input::Command(_) => {
                 out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
             }

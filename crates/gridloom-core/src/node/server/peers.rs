@@ -1,9 +1,9 @@
 //! Peers that connect and disconnect, and addresses that cannot be reached.
 
-use super::Server;
-use crate::node::message::LinkToAgent;
+use super::{Server, send};
+use crate::node::message::{LinkToAgent, ServerToCatalog};
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::limits::SOURCE_PINGS_MAX;
+use gridloom_base::limits::{SHARED_DATA_PER_MESSAGE, SOURCE_PINGS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 
@@ -55,16 +55,27 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Disconnects from unresponsive servers that should send shared data, long before they count as dead, because the
-    /// catalog can name another source. Data of clients have no other source, so their holders are kept.
-    pub(super) fn leave_silent_sources(&mut self, now: Time, out: &mut Vec<Effect>) {
-        for peer in self.admission.fetches.sources_of_shared_data() {
-            if self.members.is_unresponsive(peer, SOURCE_PINGS_MAX) {
-                let silence_ns = self.members.silence_ns(now, peer).unwrap_or(0);
-                let why = format!("silent for {:.1} s instead of sending shared data", ns_to_seconds(silence_ns));
-                out.push(Effect::Disconnect { peer });
-                self.on_peer_lost(now, peer, &why, out);
+    /// Reports unresponsive servers that should send shared data to the catalog, long before they count as dead, because
+    /// other servers may have the data. Data of clients have no other source, so their holders are kept.
+    pub(super) fn report_silent_sources(&self, out: &mut Vec<Effect>) {
+        let Some(agent) = self.registering.agent() else { return };
+        for (from, data) in self.admission.fetches.sources_of_shared_data() {
+            // The answer must hold for all of the data.
+            if data.len() <= SHARED_DATA_PER_MESSAGE && self.members.is_unresponsive(from, SOURCE_PINGS_MAX) {
+                send(out, agent, ServerToCatalog::SourceSilent { from, data });
             }
+        }
+    }
+
+    /// Disconnects from an unresponsive server whose data another server has. A source that has
+    /// answered since it was reported is kept.
+    pub(super) fn leave_silent_source(&mut self, now: Time, from: NodeId, out: &mut Vec<Effect>) {
+        let is_source = self.admission.fetches.sources_of_shared_data().contains_key(&from);
+        if is_source && self.members.is_unresponsive(from, SOURCE_PINGS_MAX) {
+            let silence_ns = self.members.silence_ns(now, from).unwrap_or(0);
+            let why = format!("silent for {:.1} s instead of sending shared data", ns_to_seconds(silence_ns));
+            out.push(Effect::Disconnect { peer: from });
+            self.on_peer_lost(now, from, &why, out);
         }
     }
 

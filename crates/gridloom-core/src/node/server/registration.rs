@@ -253,6 +253,7 @@ impl RegistrationState {
 mod tests {
     use super::*;
     use crate::node::server::tests::offering_nothing;
+    use gridloom_base::RaisedCause;
 
     const AGENT: NodeId = NodeId(2);
 
@@ -285,6 +286,7 @@ mod tests {
             kind: "EndpointLost".into(),
             message: "cannot be reached".into(),
             traceback: String::new(),
+            cause: RaisedCause::Server,
         };
         let told = |out: &mut Vec<Effect>| {
             let texts: Vec<String> = out.drain(..).map(|effect| format!("{effect:?}")).collect();

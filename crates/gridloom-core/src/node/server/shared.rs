@@ -180,6 +180,7 @@ impl Server {
                 self.shared.durable.set_former(datum);
                 self.shared.set_superseded(datum, out);
             }
+            CatalogToServer::LeaveSource { from } => self.leave_silent_source(now, from, out),
             CatalogToServer::Lost { datum, why } => self.shared_gone(now, datum.whole(), &why, out),
         }
     }

@@ -6,12 +6,16 @@ use super::{EarlyEnd, Server, send};
 use crate::call::{OutputItem, TaskOutput};
 use crate::exec::{State, TaskEntry};
 use crate::graph::{Argument, Task, TaskKind};
-use crate::node::ServerTimer;
 use crate::node::message::{DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
 use crate::node::protocol::Effect;
+use crate::node::{Category, LogLine, ServerTimer};
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, ObjectId, TaskError, TaskId, Time, check_name};
+use gridloom_base::time::ns_to_seconds;
+use gridloom_base::{DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, TaskError, TaskId, Time, check_name};
 use gridloom_idl::KnownArgument;
+
+/// Maximum number of tasks that a server logs on request.
+const TASKS_LOGGED_MAX: usize = 16;
 
 impl Server {
     // ---- accepting
@@ -83,6 +87,12 @@ impl Server {
         let reads_its = task.inputs().all(|datum| is_its(datum) || datum.is_shared());
         if task.id.client != from || !reads_its || !task.outputs.iter().all(|output| is_its(output.datum)) {
             return Err(refused("its identifier or its data belong to another client"));
+        }
+        if let Some(Err(error)) = task.options.label.as_deref().map(|label| NameKind::Label.check(label)) {
+            return Err(refused(&error.to_string()));
+        }
+        if task.options.depth == 0 && task.options.program.is_some_and(|program| program != from) {
+            return Err(refused("it claims to belong to another program, which only a nested call may do"));
         }
         if task.options.gang > self.config.slots {
             let (wanted, slots) = (task.options.gang, self.config.slots);
@@ -309,6 +319,17 @@ impl Server {
         tasks.sort_by_key(|task| task.stage);
         tasks.truncate(TASKS_PER_MESSAGE);
         ServerStatus { tasks, count: count as u64, store_bytes }
+    }
+
+    /// Logs the tasks, running ones first, up to [`TASKS_LOGGED_MAX`].
+    pub(super) fn log_tasks(&self, now: Time, out: &mut Vec<Effect>) {
+        let status = self.status(now);
+        let text = format!("the server has {} calls, and {} bytes in its store", status.count, status.store_bytes);
+        out.push(LogLine::new(Level::Info, Category::Server, text).into());
+        for TaskStatus { task, function, stage, run_ns } in status.tasks.into_iter().take(TASKS_LOGGED_MAX) {
+            let text = format!("call of '{function}': {stage:?} for {:.1} s", ns_to_seconds(run_ns));
+            out.push(LogLine::new(Level::Info, Category::Server, text).task(task).into());
+        }
     }
 
     fn status_of(&self, now: Time, entry: &TaskEntry) -> TaskStatus {

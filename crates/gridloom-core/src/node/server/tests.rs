@@ -205,6 +205,32 @@ fn tasks_with_another_clients_identifiers_or_data_are_refused() {
     }
 }
 
+/// Earlier, the options of a call were not checked: a client could use the turns of another program, and send labels of any
+/// length and with any characters, which are logged and shown.
+#[test]
+fn tasks_with_invalid_labels_or_of_another_program_are_refused() {
+    let mut test = Test::new();
+    let mut refusal = |serial: u64, options: CallOptions| {
+        let task = Task { options, ..task(USER, serial, test.hash) };
+        let message = TaskToServer::Call { task, supplies: Vec::new() }.into();
+        match reported(&test.handle(Input::Received { from: USER, message })) {
+            Some(Err(TaskError::Refused { why, .. })) => Some(why),
+            Some(Ok(())) | None => None,
+            Some(Err(other)) => panic!("{other}"),
+        }
+    };
+    let labelled = |label: &str| CallOptions { label: Some(label.into()), ..CallOptions::default() };
+    let of = |program: NodeId, depth: u16| CallOptions { program: Some(program), depth, ..CallOptions::default() };
+    assert_eq!(refusal(1, labelled("main.<locals>.<lambda>")), None);
+    for (serial, label) in [(2, "\u{1b}[2J"), (3, "a\nb"), (4, ""), (5, &"x".repeat(1 << 20))] {
+        let why = refusal(serial, labelled(label)).expect("the label is invalid");
+        assert!(why.contains("cannot be the display name of a function") && why.len() < 300, "{why}");
+    }
+    assert_eq!(refusal(6, of(USER, 0)), None);
+    assert_eq!(refusal(7, of(CALIBRATOR, 1)), None, "a nested call counts as one of its program");
+    assert!(refusal(8, of(CALIBRATOR, 0)).is_some_and(|why| why.contains("another program")));
+}
+
 /// A client that knows the identifier of a shared datum tries to give it another value, but the agent has announced
 /// which client puts it.
 #[test]

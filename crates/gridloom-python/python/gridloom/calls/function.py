@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _gridloom
-from ..common.checks import seconds
+from ..common.checks import checked_text, seconds
 from ..common.session_objects import OfSession
 from ..errors import UsageError
 from .call_future import CallFuture
@@ -98,7 +98,7 @@ class Function(OfSession):
         InputError
             If there is no such server, or it does not offer the function.
         """
-        return Function(self._session, self._raw.on(server), server)
+        return Function(self._session, self._raw.on(checked_text("on: the server", server)), server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> CallFuture:
         """Call it now, by itself, without waiting. It is not recorded, even inside the block of a group.

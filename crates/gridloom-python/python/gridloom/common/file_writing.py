@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Callable
 from typing import BinaryIO
 
+from .checks import checked_path
+
 _numbers = itertools.count()
 
 
@@ -21,7 +23,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write(path: str | os.PathLike[str], fill: Callable[[BinaryIO], object]) -> None:
     """Write a file by that function."""
     # A link stays one: what it leads to is replaced.
-    place = os.path.realpath(path)
+    place = os.path.realpath(checked_path("path", path))
     folder = os.path.dirname(place)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", folder)

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from ..errors import ServerFault
+
 BYTES = "bytes"
 """In place of a dtype: a tensor of one text or other bytes."""
 
@@ -57,15 +59,15 @@ class ConnectorError(Exception):
     has_traceback = False
 
 
-class EndpointLost(ConnectorError):
+class EndpointLost(ConnectorError, ServerFault):
     """The model server cannot be reached, or does not answer in time."""
 
 
-class ModelGone(ConnectorError):
+class ModelGone(ConnectorError, ServerFault):
     """The model server does not have the model any more, or never had it."""
 
 
-class ModelNotReady(ConnectorError):
+class ModelNotReady(ConnectorError, ServerFault):
     """The model server has the model, and cannot run it now."""
 
 

@@ -94,7 +94,7 @@ Load: TypeAlias = "tuple[int, int, int, int, int]"
 """Load of a server: calls that run, calls that wait for calls of their own, calls in its queue, calls that wait for data, bytes stored."""
 
 
-def of_grid(kind: str, servers: Sequence[Server] | None, loads: Mapping[str, Load] | None) -> str:
+def of_grid(kind: str, servers: Sequence[Server] | None, loads: Mapping[str, Load] | None, started: str | None) -> str:
     """Show a session: a row for each server.
 
     Parameters
@@ -105,6 +105,8 @@ def of_grid(kind: str, servers: Sequence[Server] | None, loads: Mapping[str, Loa
         The servers; ``None`` if the session is closed.
     loads : mapping of str to Load or None
         Loads by name of the server; ``None`` if they were not asked for.
+    started : str or None
+        Summary of the servers that the session has started; ``None`` if it has started none.
     """
     if servers is None:
         return _shown("Grid", kind)
@@ -119,7 +121,8 @@ def of_grid(kind: str, servers: Sequence[Server] | None, loads: Mapping[str, Loa
             else:
                 running, calling, queued, waiting, stored = load
                 row += [str(running + calling), str(queued + waiting), scaled(stored, "B")]
-    return _shown("Grid", summary, _table(head, rows, 1))
+    notes = [] if started is None else [_note(f"started {started}")]
+    return _shown("Grid", summary, _table(head, rows, 1), *notes)
 
 
 def of_error(kind: str, title: str, error: BaseException) -> str:

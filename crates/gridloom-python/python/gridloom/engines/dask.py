@@ -4,6 +4,9 @@ Calls are sent to the scheduler in graphs of up to some thousand. They are pinne
 in the order of the plan. Each function is stored on each worker that runs it, unpickled once. Large arguments are sent directly to their worker
 (``scatter(direct=True)``), results from worker to worker. A pinned call without effect that reads a result causes its transfer before other inputs of its
 reader exist. When a worker dies, calls whose results were not collected run again with new keys: a pinned call would wait forever.
+
+A call may open a session with the same cluster and wait for the session's calls. It leaves the thread pool of its worker (``distributed.secede``).
+While the session is open, no call of the worker waits for a call that must run alone.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
-from ..errors import ConnectError, ServerLost
+from ..errors import ConnectError, ServerLost, UsageError
 from .cluster_model import PROBE_BYTES, check_versions, links_between, operations_per_second, worker_name
 from .protocol import Measured, NotYet, ResultLost
 from .worker_functions import by_value
@@ -40,6 +43,10 @@ _LEAVING = ("closing", "closing_gracefully", "closed")
 # States of a future that do not change by themselves.
 _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
+# How long other calls wait for a call that must run alone and has not started: the calls that it waits for may need the others.
+_TURN_SECONDS = 10.0
+# Environment variable that is set in workers that run calls, and so in the processes that they start.
+_IN_CALL = "GRIDLOOM_DASK_CALL"
 # The rank of what calls need.
 _FIRST = -(1 << 40)
 # The caller of `connect`, seen from `check_versions`.
@@ -71,12 +78,19 @@ class DaskEngine:
         except ImportError:
             raise ImportError("gridloom.connect('dask://...') needs Dask's distributed: pip install distributed") from None
         self._is_own = isinstance(scheduler, str)
+        # Calls of a nested session do not wait for calls outside of it, because those may wait for the session's calls.
+        self._is_nested = _IN_CALL in os.environ
         if self._is_own:
+            _check_address(scheduler)
             try:
                 scheduler = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call, unused-ignore]
             except OSError as error:
                 raise ConnectError(f"no Dask scheduler answers at {scheduler} within {_CONNECT_SECONDS} s: {error}") from None
         self._client: Any = scheduler
+        # Restores the turns of calls when the nested session closes.
+        self._host = contextlib.ExitStack()
+        if self._is_nested:
+            self._host.enter_context(_without_turns())
         # Begins to record when tasks run.
         self._client.get_task_stream(count=1)
         # Addresses of workers by name, also of those that have left, and the names that stand for an address.
@@ -222,7 +236,7 @@ class DaskEngine:
             pickled = self.dumps(_in_turn(body))
             self._functions[body, worker] = self._note(f"gridloom-{os.urandom(8).hex()}", (pickle.loads, pickled), worker, _FIRST)
         report = (f"{self._topic}-{worker}", key) if deaths else None
-        return self._note(key, (_apply(), self._functions[body, worker], report, deaths > 1, *args), worker, rank, deaths)
+        return self._note(key, (_apply(), self._functions[body, worker], report, deaths > 1, self._is_nested, *args), worker, rank, deaths)
 
     def _note(self, key: str, what: tuple[Any, ...], worker: str, rank: int, deaths: int = 0) -> _Sent:
         """Put a call into the next graph: a function and its arguments."""
@@ -322,19 +336,24 @@ class DaskEngine:
             raise error.with_traceback(result.future.traceback())
         # A result that only a dead worker has would be waited for forever. A large one takes its time: the next try gets twice as long.
         seconds, result.gather_seconds = result.gather_seconds, 2 * result.gather_seconds
+        found = self._gathered([result], seconds)
+        if not found:
+            raise ResultLost(f"the result of call {result.key} is not known to Dask any more")
+        return found[0]
+
+    def _gathered(self, results: list[Any], seconds: float) -> list[Any]:
+        """Fetch results, except those that are lost in the meantime."""
+        futures = [one.future for one in results]
+        # Unlike `result`, this leaves no task in Dask's loop that fails when the future is cancelled. `gather` has no timeout.
         with self._telling(seconds):
-            return result.future.result(timeout=seconds)
+            return list(self._client.sync(self._client._gather, futures, errors="skip", callback_timeout=seconds))
 
     def collect_ended(self, results: list[Any]) -> dict[int, Any]:
         """Fetch the results of calls that have ended well, together."""
         places = [place for place, one in enumerate(results) if one.future is not None and one.future.status == "finished"]
         if not places:
             return {}
-        futures = [results[place].future for place in places]
-        with self._telling(_GATHER_SECONDS):
-            # `gather` has no limit of time.
-            found = self._client.sync(self._client._gather, futures, errors="skip", callback_timeout=_GATHER_SECONDS)
-        # One that is lost meanwhile is left out.
+        found = self._gathered([results[place] for place in places], _GATHER_SECONDS)
         return dict(zip(places, found)) if len(found) == len(places) else {}
 
     def has_ended(self, result: Any) -> bool:
@@ -406,6 +425,7 @@ class DaskEngine:
         self._references.clear()
         if self._is_own:
             self._client.close()
+        self._host.close()
 
 
 def _size(value: Any) -> int:
@@ -419,11 +439,47 @@ def _apply() -> Callable[..., Any]:
     return apply  # type: ignore[no-any-return]
 
 
-def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function for workers. If `report` is set, it reports its start and end; if `is_alone`, no other call runs beside it in the process."""
+def _check_address(address: str) -> None:
+    """Reject an invalid address, which Dask would detect only while its client runs."""
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise UsageError(f"connect: expected dask://HOST:PORT, the address of a Dask scheduler, got 'dask://{address.removeprefix('tcp://')}'")
 
-    def run(report: tuple[str, str] | None, is_alone: bool, *args: Any) -> Any:
+
+@contextlib.contextmanager
+def _without_turns() -> Iterator[None]:
+    """Leave the thread pool of the Dask worker, and let none of its calls wait for a call that must run alone."""
+    from distributed import get_worker, secede  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    try:
+        calls = vars(get_worker())["gridloom_turns"]  # type: ignore[no-untyped-call, unused-ignore]
+    except (ValueError, KeyError):  # a process that a call has started
+        yield
+        return
+    with contextlib.suppress(AttributeError, KeyError):  # the thread is not, or no longer, in the pool
+        secede()  # type: ignore[no-untyped-call, unused-ignore]
+
+    def change(by: int) -> None:
+        with calls["changed"]:
+            calls["sessions"] += by
+            calls["changed"].notify_all()
+
+    change(1)
+    try:
+        yield
+    finally:
+        change(-1)
+
+
+def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function for workers. If `report` is set, it reports its start and end; if `is_alone`, no other call runs beside it in the process.
+
+    A nested call does not wait for its turn, and no call waits while a call of the worker has an open session.
+    """
+
+    def run(report: tuple[str, str] | None, is_alone: bool, is_nested: bool, *args: Any) -> Any:
         import contextlib
+        import os
         import threading
 
         from distributed import get_worker
@@ -437,11 +493,19 @@ def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
                 topic, key = report
                 sync(worker.loop, worker.scheduler.log_event, topic=topic, msg={"key": key, "has_ended": has_ended})
 
-        calls = vars(worker).setdefault("gridloom_calls", {"changed": threading.Condition(), "running": 0, "alone": 0})
+        os.environ[_IN_CALL] = "1"
+        is_alone = is_alone and not is_nested
+        calls = vars(worker).setdefault("gridloom_turns", {"changed": threading.Condition(), **dict.fromkeys(("running", "waiting", "alone", "sessions"), 0)})
         with calls["changed"]:
-            calls["alone"] += is_alone
-            calls["changed"].wait_for(lambda: not calls["running"] if is_alone else not calls["alone"])
+            if is_alone:
+                calls["waiting"] += 1
+                calls["changed"].wait_for(lambda: calls["sessions"] or not calls["running"])
+                calls["waiting"] -= 1
+            elif not is_nested:
+                calls["changed"].wait_for(lambda: calls["sessions"] or not (calls["waiting"] or calls["alone"]), _TURN_SECONDS)
+                calls["changed"].wait_for(lambda: calls["sessions"] or not calls["alone"])
             calls["running"] += 1
+            calls["alone"] += is_alone
         try:
             tell(False)
             try:

@@ -14,9 +14,11 @@ from typing import Any, Callable, TypeAlias, TypeVar
 import numpy as np
 
 from .. import _gridloom
+from ..common.checks import surrogate
+from ..common.encodable import encodable
 from ..common.type_aliases import resolved
 from ..errors import InputError
-from ..pickling.protocol import SIGNATURE_ATTRIBUTE
+from ..pickling.protocol import SIGNATURE_ATTRIBUTE, STREAM
 
 C = "C"
 """Row-major order."""
@@ -260,6 +262,8 @@ def _signature(
         if given is not None and (not isinstance(given, str) or not given):
             raise InputError(f"{place}: {what} is a name, got {given!r}; leave it out for the function's own")
     module = module or body.__globals__.get("gl_module") or _stem(body)
+    if f"{module}/{name or body.__name__}".startswith(f"{STREAM}.") and not body.__module__.startswith("gridloom."):
+        raise InputError(f"{place}: names that begin with '{STREAM}.' are reserved for Gridloom; use another name or module")
     try:
         annotations = typing.get_type_hints(body, include_extras=True)
     except Exception as error:
@@ -284,9 +288,11 @@ def _signature(
     uses = []
     for does, names in shared.items():
         uses += _uses(place, does, names)
-    about = (inspect.getdoc(body) or "").partition("\n")[0]
+    about = encodable((inspect.getdoc(body) or "").partition("\n")[0], None)
     try:
         return _gridloom.build_signature(f"{module}/{name or body.__name__}", inputs, outputs, work, uses, sizes_of(place, sizes), about)
+    except UnicodeEncodeError as wrong:
+        raise InputError(f"{place}: {surrogate(wrong)}") from None
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 

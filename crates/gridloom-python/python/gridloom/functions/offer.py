@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from .. import _gridloom
+from ..common.checks import checked_path, checked_text
 from ..errors import ArgumentError, InputError, UsageError
 from ..pickling.packing import name_of, pack_function
 from ..pickling.protocol import SIGNATURE_ATTRIBUTE
@@ -43,7 +44,7 @@ def files_of(functions: Iterable[Offer]) -> tuple[list[str], tempfile.TemporaryD
     files, bodies = [], []
     for one in functions:
         if isinstance(one, (str, os.PathLike)):
-            files.append(os.fspath(one))
+            files.append(checked_path("functions", one))
         elif isinstance(one, types.ModuleType):
             files.append(_file_of(one))
         elif callable(one):
@@ -67,7 +68,7 @@ def files_of(functions: Iterable[Offer]) -> tuple[list[str], tempfile.TemporaryD
 def offered_name(function: Any) -> str:
     """The name on the grid of a function as `files_of` takes it; a name is given back."""
     if isinstance(function, str):
-        return function
+        return checked_text("the name of a function", function)
     if callable(function):
         return signature_of(function, "function").name
     raise UsageError(f"function: expected a name such as 'linalg/dgemm', or a declared function, got {type(function).__name__} {function!r}")
@@ -90,9 +91,9 @@ def search_path() -> list[str]:
     return found
 
 
-def load(path: list[str], pickled: list[bytes]) -> dict[str, Any]:
+def load(folders: list[str], pickled: list[bytes]) -> dict[str, Any]:
     """The functions of such a file, by their names there."""
-    sys.path += [folder for folder in path if folder not in sys.path]
+    sys.path += [folder for folder in folders if folder not in sys.path]
     return {_name(number): pickle.loads(one) for number, one in enumerate(pickled)}
 
 

@@ -162,8 +162,9 @@ class Spec:
             command = ["/bin/sh", "-c", 'ulimit -v "$1" && shift && exec "$@"', "sh", str(-(-self.memory_bytes // 1024)), *words]
         try:
             started = subprocess.Popen(command, cwd=folder, env=environment, stdin=given, stdout=out, stderr=error_output)
-        except OSError as error:
-            raise ProgramFailed(f"the program '{words[0]}' cannot be started: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:  # an argument may have a NUL character
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ProgramFailed(f"the program '{words[0]}' cannot be started: {why}") from None
         try:
             status = started.wait(self.timeout_s)
         except subprocess.TimeoutExpired:

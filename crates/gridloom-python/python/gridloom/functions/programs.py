@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from .. import _gridloom
-from ..common.checks import seconds, size
+from ..common.checks import checked_environment, checked_path, seconds, size, surrogate
+from ..common.encodable import encodable
 from ..errors import InputError
 from ..pickling.protocol import SIGNATURE_ATTRIBUTE
 from .declare import sizes_of
@@ -132,7 +133,7 @@ def program(
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        environment=dict(environment or {}),
+        environment=checked_environment(f"{place}: environment", environment, InputError),
         timeout_s=seconds("timeout", timeout),
         memory_bytes=size("memory", memory),
         statuses=frozenset(statuses),
@@ -142,8 +143,11 @@ def program(
     full = f"{module or caller.f_globals.get('gl_module') or stem}/{name}"
     declared: list[_Declared] = [(one, base, None, "any") for one, base in types.items()]
     results: list[_Declared] = [(one, "file", None, "any") for one in made]
+    about = encodable(f"runs the program: {spec.shown}", None)
     try:
-        signature = _gridloom.build_signature(full, declared, results, work, [], sizes_of(place, sizes), f"runs the program: {spec.shown}")
+        signature = _gridloom.build_signature(full, declared, results, work, [], sizes_of(place, sizes), about)
+    except UnicodeEncodeError as wrong:
+        raise InputError(f"{place}: {surrogate(wrong)}") from None
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
@@ -172,6 +176,8 @@ def _words(place: str, command: Any) -> tuple[str, ...]:
             f"{place}: '{found[0]}' is for a shell, and none runs the command: name what the program reads and prints by stdin=, stdout= and "
             "stderr=, or run a shell yourself: 'sh -c \"sort $1 | uniq > $2\" sh {text} {out}', quoted so that Python and the shell agree"
         )
+    for word in words:
+        checked_path(f"{place}: a word of the command", word, InputError)
     return words
 
 
@@ -198,14 +204,15 @@ def _files(place: str, what: str, given: Any) -> dict[str, str]:
     if isinstance(given, str):
         raise InputError(f"{place}: {what}: expected names, got {given!r}; write [...] around it")
     files = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
-    for name, path in files.items():
+    for name, within in files.items():
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{place}: {what}: {name!r} is no name of a file: letters, digits and _; a mapping gives its path")
-        parts = PurePosixPath(path).parts if isinstance(path, str) else ()
-        if not parts or ".." in parts or path.startswith(("/", "-")) or path.endswith("/"):
-            raise InputError(f"{place}: {what}: '{name}' has the path {path!r}; expected one within the working folder, as 'out/table.csv'")
+        parts = PurePosixPath(within).parts if isinstance(within, str) else ()
+        if not parts or ".." in parts or within.startswith(("/", "-")) or within.endswith("/"):
+            raise InputError(f"{place}: {what}: '{name}' has the path {within!r}; expected one within the working folder, as 'out/table.csv'")
+        checked_path(f"{place}: {what}: '{name}'", within, InputError)
     paths = list(files.values())
-    if twice := [path for path in paths if paths.count(path) > 1]:
+    if twice := [one for one in paths if paths.count(one) > 1]:
         raise InputError(f"{place}: {what}: two files have the path '{twice[0]}'")
     return files
 
@@ -227,9 +234,14 @@ def _types(
     return {**types, **{name: "file" for name in read if name not in types}}
 
 
+def _is_word(name: str) -> bool:
+    """Whether a text is a word of a name: letters, digits, ``_``, ``.`` and ``-``."""
+    return name not in ("", ".", "-") and all(c in ".-" or c.isalnum() or f"_{c}".isidentifier() for c in name)
+
+
 def _own_name(place: str, words: tuple[str, ...]) -> str:
     name = PurePosixPath(words[0]).name
-    if _names(place, words[:1]) or not name.replace("-", "").replace(".", "").replace("_", "").isalnum():
+    if _names(place, words[:1]) or not _is_word(name):
         raise InputError(f"{place}: '{words[0]}' gives the function no name; say it by name=")
     return name
 

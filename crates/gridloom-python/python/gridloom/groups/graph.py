@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .. import _gridloom
 from ..calls.function import Function
 from ..calls.session_state import HasSession
+from ..common.checks import checked_path
 from ..common.file_writing import write_text
 from ..common.session_objects import from_text
 from ..errors import InputError, UsageError
@@ -73,7 +74,7 @@ class Graph:
             If it is no graph: the message says where and why.
         """
         graph = cls()
-        graph._raw = _gridloom.RawGraph.load(path)
+        graph._raw = _gridloom.RawGraph.load(checked_path("path", path))
         return graph
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -1,13 +1,15 @@
 """Sends exceptions of functions from a worker to the program. The pickle is a list of records, one for each exception; the first is raised.
 
 The exceptions of a group, and the cause and context of an exception, have their own records. If one of them cannot be rebuilt in the
-program, only that one is replaced by a `RemoteError`.
+program, only that one is replaced by a `RemoteError`, which is also an instance of the nearest built-in base class of the original exception.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
+import functools
 import io
 import pickle
 from collections.abc import Callable
@@ -16,10 +18,12 @@ from typing import Any
 from ..errors import RemoteError, text_of, with_fields
 from .by_value import Pickler
 from .protocol import class_names
-from .rebuild import attributes_of, make_group
+from .rebuild import attributes_of, built_in_attributes, built_in_class, make_exception, make_group
 
 # Not in Python 3.10.
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
+# Built-in classes from which no `RemoteError` inherits.
+_NOT_CAUGHT: Any = (StopIteration, StopAsyncIteration, *(() if _GROUP == () else (_GROUP,)))
 
 # Maximum length of the texts of the raised exception, and of each other one. The middle of a longer text is cut out.
 _TEXT_CHARACTERS_MAX = 65_536
@@ -53,6 +57,10 @@ class _Record:
         Names of its class and base classes.
     why : str
         Reason why it could not be pickled; empty otherwise.
+    built_in : str
+        Name of its class if that is built-in, otherwise of the nearest built-in base class.
+    fields : dict of str to int, str or bytes
+        Attributes of that class, such as ``errno``.
     parts : list of int or None
         Records of the exceptions of a group.
     cause, context : int or None
@@ -67,6 +75,8 @@ class _Record:
     text: str
     classes: tuple[str, ...]
     why: str
+    built_in: str
+    fields: dict[str, Any]
     parts: list[int] | None = None
     cause: int | None = None
     context: int | None = None
@@ -102,7 +112,9 @@ class _Packer:
         limit = _OTHER_TEXT_CHARACTERS_MAX if number else _TEXT_CHARACTERS_MAX
         text, message = _cut(self._show(error), limit), _cut(text_of(error), limit)
         kind = type(error)
-        record = _Record(pickled, kind.__qualname__, message, text, class_names(*kind.__mro__), _cut(why, limit))
+        built_in = built_in_class(kind).__name__
+        fields = {name: value for name, value in built_in_attributes(error).items() if _is_plain(value, limit)}
+        record = _Record(pickled, kind.__qualname__, message, text, class_names(*kind.__mro__), _cut(why, limit), built_in, fields)
         self.records.append(record)
         if is_group:
             record.parts = [self.add(one) for one in getattr(error, "exceptions")]
@@ -203,9 +215,40 @@ class _Rebuilder:
             return group
         text = f"{self._name} raised {record.kind}: {record.message}\n{record.text}\n(raised as a gridloom.RemoteError, {how})"
         fields = {"function": self._name, "server": self._server, "kind": record.kind, "message": record.message, "traceback": record.text}
-        remote = with_fields(RemoteError(text), **fields, _classes=record.classes)
+        remote = with_fields(_remote_error(record.built_in, text, record.fields), **fields, _classes=record.classes)
         remote.__cause__ = RemoteTraceback(record.text)
         return remote
+
+
+def _remote_error(built_in: str, text: str, fields: dict[str, Any]) -> RemoteError:
+    """Create a `RemoteError` that is also an instance of the built-in class with that name, with these attributes."""
+    made = make_exception(_remote_class(built_in), (text,), is_constructed=False)
+    assert isinstance(made, RemoteError)
+    for name, value in fields.items():
+        with contextlib.suppress(AttributeError, TypeError, ValueError):  # not an attribute in this version of Python
+            setattr(made, name, value)
+    return made
+
+
+@functools.cache
+def _remote_class(built_in: str) -> type[RemoteError]:
+    """Return a class of `RemoteError` that ``except`` with the built-in class catches, too."""
+    kind = getattr(builtins, built_in, Exception)
+    # A failed call must not end the program or a generator, as `SystemExit` and `StopIteration` do.
+    if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, _NOT_CAUGHT) or kind is Exception:
+        return RemoteError
+    # Some built-in classes build their text from their attributes.
+    attributes = {
+        "__module__": RemoteError.__module__,
+        "__doc__": f"A `RemoteError` for an exception whose class is based on `{built_in}`.",
+        "__str__": BaseException.__str__,
+        "__reduce__": lambda error: (_remote_error, (built_in, *error.args, built_in_attributes(error)), vars(error)),
+    }
+    return type(RemoteError.__name__, (RemoteError, kind), attributes)
+
+
+def _is_plain(value: Any, limit: int) -> bool:
+    return type(value) is int or type(value) in (str, bytes) and len(value) <= limit
 
 
 def _cut(text: str, limit: int) -> str:

@@ -6,7 +6,9 @@ global variable by a function persists until the program sends a new value of th
 
 from __future__ import annotations
 
+import builtins
 import collections
+import contextlib
 import copyreg
 import dataclasses
 import functools
@@ -199,13 +201,41 @@ def same(value: Any) -> Any:
     return value
 
 
-# Attributes of an exception: those in its dictionary, and those in slots.
+# Attributes of an exception: those in its dictionary, and those in slots or in the structure of a built-in class.
 _Attributes: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+
+# Not in Python 3.10.
+_GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
+# Flag of classes that are created at run time; built-in classes do not have it.
+_HEAP_TYPE = 1 << 9
 
 
 def attributes_of(error: BaseException) -> _Attributes:
     slots = getattr(copyreg, "_slotnames")(type(error))
     return vars(error), {name: getattr(error, name) for name in slots if hasattr(error, name)}
+
+
+def built_in_class(kind: type[BaseException]) -> type[BaseException]:
+    """Return the class if it is built into Python, otherwise its nearest built-in base class."""
+    return next(one for one in kind.__mro__ if _is_built_in(one))
+
+
+def built_in_attributes(error: BaseException) -> dict[str, Any]:
+    """Attributes that built-in classes store in their structure, such as ``errno`` of an `OSError`."""
+    found = {}
+    for one in type(error).__mro__:
+        if one in (BaseException, object) or not _is_built_in(one) or issubclass(one, _GROUP):
+            continue
+        for name, member in vars(one).items():
+            # As in Python's own pickles, `obj` of an `AttributeError` is left out.
+            if isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)) and name != "obj":
+                with contextlib.suppress(Exception):  # unset
+                    found[name] = getattr(error, name)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_built_in(kind: type) -> bool:
+    return not kind.__flags__ & _HEAP_TYPE
 
 
 def reduce_exception(error: BaseException) -> Any:
@@ -215,13 +245,18 @@ def reduce_exception(error: BaseException) -> Any:
     """
     kind: Any = type(error)
     names = ("__reduce__", "__reduce_ex__", "__setstate__")
-    if any(getattr(kind, name) is not getattr(BaseException, name) for name in names) or kind in copyreg.dispatch_table:
+    owners = [next(one for one in kind.__mro__ if name in vars(one)) for name in names]
+    if _is_built_in(kind) and kind.__reduce__ is not BaseException.__reduce__:
         return NotImplemented
-    attributes = attributes_of(error)
-    is_constructed = _is_made_by_constructor(error, attributes)
-    if is_constructed and not any(attributes):
+    if not all(map(_is_built_in, owners)) or kind in copyreg.dispatch_table:
         return NotImplemented
-    return make_exception, (kind, error.args, is_constructed), attributes, None, None, set_attributes
+    own, slots = attributes_of(error)
+    # A constructor may set the attributes of the built-in class, so only the others are compared.
+    is_constructed = _is_made_by_constructor(error, (own, slots))
+    slots = {**built_in_attributes(error), **slots}
+    if is_constructed and not own and not slots:
+        return NotImplemented
+    return make_exception, (kind, error.args, is_constructed), (own, slots), None, None, set_attributes
 
 
 def _is_made_by_constructor(error: BaseException, attributes: _Attributes) -> bool:
@@ -262,8 +297,7 @@ def set_attributes(error: BaseException, attributes: _Attributes) -> None:
 
 def _built_in_new(kind: type[BaseException]) -> Any:
     """The ``__new__`` of the nearest base class that is not written in Python."""
-    news = (vars(one).get("__new__") for one in kind.__mro__)
-    return next(new for new in news if isinstance(new, types.BuiltinFunctionType))
+    return getattr(built_in_class(kind), "__new__")
 
 
 def make_cached(maxsize: int | None, typed: bool) -> Any:

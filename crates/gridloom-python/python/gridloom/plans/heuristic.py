@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..common.checks import seconds
+from ..common.checks import checked_text, seconds
 from ..errors import UsageError
 from .plan import Plan
 
@@ -151,7 +151,7 @@ MAP_TIMEOUT = 30.0
 def mapping_of(heuristic: str | Plan | Heuristic, map_timeout: float | None = MAP_TIMEOUT) -> _gridloom._Mapping:
     """The form in which the extension module takes a heuristic, a plan or a function."""
     if isinstance(heuristic, str):
-        return heuristic
+        return checked_text("the heuristic", heuristic)
     if isinstance(heuristic, Plan):
         return heuristic._raw
     if callable(heuristic):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _gridloom
+from ..common.checks import checked_path
 from ..common.file_writing import write_text
 from ..common.session_objects import from_text
 from ..display import html
@@ -228,7 +229,7 @@ class Plan:
         InputError
             If it cannot be read, is no plan, or was edited into one that cannot be run.
         """
-        return plan_of(_gridloom.RawPlan.load(path))
+        return plan_of(_gridloom.RawPlan.load(checked_path("path", path)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, JSON, a task a line.
@@ -282,7 +283,7 @@ class Plan:
         UsageError
             If its name has another ending, or the plan's times are not known.
         """
-        write_text(path, self._raw.gantt(path))
+        write_text(path, self._raw.gantt(checked_path("path", path)))
 
     def explain(self, task: int) -> Explanation:
         """Explain why a task is on its server: the effect of each other server on the task and on the makespan.

@@ -215,6 +215,14 @@ class Grid(OfSession):
         """
         self.function(f"{module}/Initialize")._raw.initialize_module(args, kwargs)
 
+    @property
+    def started(self) -> str | None:
+        """Summary of the servers that `local` has started, and of the processors and memory that it found. ``print(grid)`` also shows it.
+
+        ``None`` if the session has started no servers.
+        """
+        return self._raw.started
+
     def servers(self) -> list[ServerInfo]:
         """List the servers as known now.
 
@@ -993,14 +1001,15 @@ class Grid(OfSession):
         kind = "simulated, " if self.simulated else ""
         servers = f"{len(names)} server{'' if len(names) == 1 else 's'}"
         named = ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
-        return f"<gridloom.Grid: {kind}{servers}{': ' if named else ''}{named}>"
+        started = "" if self.started is None else f"; started {self.started}"
+        return f"<gridloom.Grid: {kind}{servers}{': ' if named else ''}{named}{started}>"
 
     def _repr_html_(self) -> str:
         if self._session.is_closed:
-            return of_grid("closed", None, None)
+            return of_grid("closed", None, None, None)
         kind = "simulated" if self.simulated else "real"
         try:
-            return of_grid(kind, self.servers(), self._loads)
+            return of_grid(kind, self.servers(), self._loads, self.started)
         except GridloomError as error:
             return of_error("Grid", kind, error)
 

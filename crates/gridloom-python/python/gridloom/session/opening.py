@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import _gridloom
-from ..common.checks import size, whole
+from ..common.checks import checked_environment, checked_path, checked_text, size, whole
 from ..common.executable import blas_library, program
 from ..common.interpreter import interpreter_options
 from ..display.output import NO_LOG_VARIABLE, Logs, listener
@@ -117,11 +117,13 @@ def local(
     5.0
     """
     on_output, shows = listener(logs), wanted(progress)
+    variables = checked_environment("environment", environment)
+    filters = [f"{name}={value}" for name, value in (("rate", bandwidth), ("delay", latency)) if value is not None]
     files, folder = files_of(functions)
     raw = _gridloom.local(
         servers=whole("servers", servers, 1),
         sites=whole("sites", sites, 1),
-        filters=[f"{name}={value}" for name, value in (("rate", bandwidth), ("delay", latency)) if value is not None],
+        filters=[checked_text("bandwidth, latency", one) for one in filters],
         slots=whole("slots", slots, 1),
         plain=whole("plain", plain, 0),
         functions=files,
@@ -138,7 +140,7 @@ def local(
             (PATH_VARIABLE, os.pathsep.join(search_path())),
             *_arguments(),
             (NO_LOG_VARIABLE, "1"),
-            *(environment or {}).items(),
+            *variables.items(),
         ],
         silent=on_output is None,
         executes=_executes(),
@@ -194,6 +196,8 @@ def connect(
     ImportError
         If the address is that of a Dask or Ray cluster, and Dask's ``distributed``, or Ray and its client, cannot be imported.
     """
+    if isinstance(address, str):
+        checked_text("connect: the address", address)
     if address is not None and (not isinstance(address, str) or address.startswith((_DASK, _RAY))):
         if servers is not None:
             raise UsageError("connect: a cluster of Dask or Ray, or servers, not both")
@@ -209,7 +213,7 @@ def connect(
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        grid = Grid(_gridloom.connect_servers([str(server) for server in servers], _executes()), on_output, progress=shows)
+        grid = Grid(_gridloom.connect_servers([checked_text("connect: a server", str(server)) for server in servers], _executes()), on_output, progress=shows)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", ConnectWarning, stacklevel=2)
         return grid
@@ -284,13 +288,13 @@ def simulate(
     """
     files, folder = files_of(functions)
     raw = _gridloom.simulate(
-        platform=os.fspath(platform),
-        deployment=None if deployment is None else os.fspath(deployment),
+        platform=checked_path("platform", platform),
+        deployment=None if deployment is None else checked_path("deployment", deployment),
         functions=files,
         libraries=_paths("libraries", libraries),
         execute=execute,
         seed=whole("seed", seed, 0, 2**64 - 1),
-        network=network,
+        network=None if network is None else checked_text("network", network),
         blas=_blas(),
         python=sys.executable or None,
         python_options=interpreter_options() if sys.executable else [],
@@ -334,4 +338,4 @@ def _executes() -> bool:
 def _paths(name: str, paths: Iterable[_Path]) -> list[str]:
     if isinstance(paths, (str, os.PathLike)):
         raise UsageError(f"{name}: expected a list of paths, got the path {os.fspath(paths)!r}")
-    return [os.fspath(path) for path in paths]
+    return [checked_path(name, one) for one in paths]

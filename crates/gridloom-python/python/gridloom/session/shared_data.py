@@ -14,7 +14,7 @@ from .. import _gridloom
 from ..calls.call_future import CallFuture
 from ..calls.remote_value import RemoteValue
 from ..calls.session_state import SessionState
-from ..common.checks import seconds, whole
+from ..common.checks import checked_path, checked_text, seconds, whole
 from ..errors import ArgumentError
 
 REPLICAS_MAX = 16
@@ -142,7 +142,7 @@ class SharedData:
         replace, replicas, durable, method = how
         options = (replace, whole("replicas", replicas, 1, REPLICAS_MAX), bool(durable), _text("method", method))
         if isinstance(value, os.PathLike):
-            return _gridloom.begin_put_file_shared(self._session.raw, _text("name", name), os.fspath(value), options)
+            return _gridloom.begin_put_file_shared(self._session.raw, _text("name", name), checked_path("a file", value), options)
         return _gridloom.begin_put_shared(self._session.raw, _text("name", name), value, options)
 
     def get(self, name: str, /, *, rows: slice | None = None, timeout: float | None = None) -> Any:
@@ -208,6 +208,4 @@ def _bounds(rows: Any) -> tuple[int | None, int | None]:
 
 def _text(what: str, value: Any) -> str:
     """Return a text that is checked to be one."""
-    if not isinstance(value, str):
-        raise ArgumentError(f"shared data: {what} is a str, got {type(value).__name__} {value!r:.64}")
-    return value
+    return checked_text(f"shared data: {what}", value)

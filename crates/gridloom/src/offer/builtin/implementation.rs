@@ -5,6 +5,8 @@
 use std::fmt;
 use std::path::Path;
 
+use memchr::memmem;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Implementation {
     Optimized(&'static str),
@@ -28,10 +30,7 @@ impl Implementation {
     pub(super) fn of(library: &Path) -> Implementation {
         let Ok(file) = library.canonicalize() else { return Implementation::Unknown };
         let named = |text: &[u8]| {
-            WORDS
-                .iter()
-                .find(|(word, _)| text.windows(word.len()).any(|part| part == word.as_bytes()))
-                .map(|found| found.1)
+            WORDS.iter().find(|(word, _)| memmem::find(text, word.as_bytes()).is_some()).map(|found| found.1)
         };
         let file_name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // The folder may name the implementation: `openblas-pthread/libblas.so.3`.

@@ -10,7 +10,8 @@ mod template;
 
 use std::path::{Path, PathBuf};
 
-use gridloom_idl::Definition;
+use gridloom_base::Dtype;
+use gridloom_idl::{AllowedValues, BinaryOp, Body, CallArgument, Definition, Expr};
 use gridloom_net::worker::FILES_VARIABLE;
 use gridloom_resources::text_file::check_regular;
 
@@ -208,7 +209,27 @@ fn definitions(builtin: &Builtin, prefix: &str) -> Result<Vec<Definition>, Error
     let text = builtin.description.replace("@PREFIX@", prefix);
     let text = format!("FortranFormat \"{prefix}%s_\";\n{}", template::expand(&text));
     let parsed = gridloom_idl::parse_file(&text, &format!("{}.idl", builtin.name));
-    Ok(parsed.map_err(|error| Error::Input(error.to_string()))?.definitions)
+    let mut definitions = parsed.map_err(|error| Error::Input(error.to_string()))?.definitions;
+    definitions.iter_mut().for_each(pass_upper_case);
+    Ok(definitions)
+}
+
+/// Passes letters to the routine in upper case, because some routines of OpenBLAS accept no others. The low five bits of a
+/// letter do not depend on its case.
+fn pass_upper_case(definition: &mut Definition) {
+    let Body::Native { args, .. } = &mut definition.body else { return };
+    for arg in args {
+        if let CallArgument::Param(index) = *arg
+            && let Some(AllowedValues::Characters(_)) = definition.signature.params[index].values
+        {
+            let number = |value: u8| Box::new(Expr::Number(f64::from(value)));
+            let low = Expr::Binary(BinaryOp::Remainder, Box::new(Expr::Param(index)), number(32));
+            *arg = CallArgument::Value {
+                dtype: Dtype::Int8,
+                expr: Expr::Binary(BinaryOp::Add, Box::new(low), number(b'A' - 1)),
+            };
+        }
+    }
 }
 
 /// True if a file's name contains the word.
@@ -223,7 +244,7 @@ fn in_folders(library: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridloom_idl::{Body, CArgument};
+    use gridloom_idl::CArgument;
 
     #[test]
     fn all_descriptions_are_read() {
@@ -245,6 +266,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn letters_are_passed_in_upper_case() {
+        let mut definitions = definitions(find("lapack").unwrap(), "").unwrap();
+        definitions.retain(|definition| definition.signature.name == "lapack/dtrtrs");
+        let Body::Native { args, .. } = &definitions[0].body else { panic!() };
+        let params = &definitions[0].signature.params;
+        let CallArgument::Value { dtype: Dtype::Int8, expr } = &args[2] else { panic!("{args:?}") };
+        assert_eq!(params[2].name, "diag");
+        for (given, passed) in [(b'u', b'U'), (b'N', b'N')] {
+            let scalars = [None, None, Some((gridloom_base::Meta::scalar(Dtype::Int8), vec![given]))];
+            assert_eq!(expr.value_bytes(Dtype::Int8, params, &scalars).unwrap(), [passed]);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError};
-use gridloom_core::node::message::ServerStatus;
+use gridloom_core::node::message::{ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
 use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
@@ -31,6 +31,9 @@ pub(crate) struct Directory {
     without_models: BTreeSet<NodeId>,
     /// Answers to the last request for the servers' status.
     statuses: BTreeMap<NodeId, ServerStatus>,
+    /// The agent's last answer about waits, and the number of answers so far. The answer is kept, because several threads may
+    /// wait for it.
+    waits: (Vec<ProgramWaits>, u64),
 }
 
 impl Directory {
@@ -59,6 +62,20 @@ impl Directory {
 
     pub(crate) fn on_status(&mut self, server: NodeId, status: ServerStatus) {
         self.statuses.insert(server, status);
+    }
+
+    pub(crate) fn on_waits(&mut self, programs: Vec<ProgramWaits>) {
+        self.waits = (programs, self.waits.1 + 1);
+    }
+
+    /// Returns the number of answers about waits so far.
+    pub(crate) fn waits_answers(&self) -> u64 {
+        self.waits.1
+    }
+
+    /// Returns the last answer about waits, if it is newer than answer number `answers`.
+    pub(crate) fn waits_after(&self, answers: u64) -> Option<Vec<ProgramWaits>> {
+        (self.waits.1 > answers).then(|| self.waits.0.clone())
     }
 
     pub(crate) fn names(&self) -> &BTreeMap<NodeId, String> {

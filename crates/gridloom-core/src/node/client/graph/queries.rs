@@ -15,6 +15,12 @@ impl TaskGraph {
         self.data.get(&id)
     }
 
+    /// Returns the data that the program has requested and that have not arrived, with the servers from which they were
+    /// requested.
+    pub(in crate::node::client) fn wanted(&self) -> impl Iterator<Item = (DatumId, Option<NodeId>)> {
+        self.data.iter().filter(|(_, datum)| datum.wanted && !datum.here).map(|(id, datum)| (*id, datum.fetching))
+    }
+
     /// Returns the numbers of remembered tasks and data.
     pub(in crate::node::client) fn len(&self) -> (usize, usize) {
         (self.tasks.len(), self.data.len())

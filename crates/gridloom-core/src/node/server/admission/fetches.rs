@@ -3,7 +3,7 @@
 //!
 //! **Invariant:** if a holder will not send a datum, the client that owns the datum is notified and names another source.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{AdmissionOutput, send};
@@ -72,13 +72,17 @@ impl Fetches {
         self.awaited.values().any(|awaited| awaited.from == node && awaited.is_requested)
     }
 
-    /// Returns the nodes from which shared data, and no other data, were requested and have not arrived.
-    pub(in crate::node::server) fn sources_of_shared_data(&self) -> BTreeSet<NodeId> {
+    /// Returns the nodes from which shared data, and no other data, were requested and have not arrived, with these data.
+    pub(in crate::node::server) fn sources_of_shared_data(&self) -> BTreeMap<NodeId, Vec<DatumId>> {
+        let mut sources: BTreeMap<NodeId, Vec<DatumId>> = BTreeMap::new();
         let requested = || self.awaited.iter().filter(|(_, awaited)| awaited.is_requested);
-        let of_clients: BTreeSet<NodeId> =
-            requested().filter(|(datum, _)| !datum.is_shared()).map(|(_, awaited)| awaited.from).collect();
-        let shared = requested().filter(|(datum, _)| datum.is_shared()).map(|(_, awaited)| awaited.from);
-        shared.filter(|from| !of_clients.contains(from)).collect()
+        for (datum, awaited) in requested().filter(|(datum, _)| datum.is_shared()) {
+            sources.entry(awaited.from).or_default().push(*datum);
+        }
+        for (_, awaited) in requested().filter(|(datum, _)| !datum.is_shared()) {
+            sources.remove(&awaited.from);
+        }
+        sources
     }
 
     /// True if a datum has not been requested from any node.
