@@ -283,7 +283,7 @@ fn a_server_checks_that_its_paths_are_of_the_right_kind() {
     let folder = support::folder("kinds");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_string();
     std::fs::write(folder.join("file"), "x").unwrap();
-    std::fs::create_dir(folder.join("folder")).unwrap();
+    std::fs::create_dir_all(folder.join("folder")).unwrap();
     std::fs::write(folder.join("cgroup.procs"), "").unwrap();
     let refused = |option: &str, path: &str, why: &str| {
         let words = ["serve", "--no-agent", "--program", "a=/bin/sh", option, path];

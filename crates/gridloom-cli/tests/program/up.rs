@@ -1,7 +1,9 @@
 //! `gridloom up`, `status`, `drain` and `down`, with a stub in place of `ssh`: its hosts are folders of this machine.
 //! The same tests with a real `sshd` are in `up_ssh`.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -236,7 +238,8 @@ fn holder(lab: &Lab, agent: &str) -> String {
 
 #[test]
 fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
-    let server = format!(r#"role = "server", slots = 2, serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let server =
+        format!(r#"role = "server", slots = 2, serve = "{} --models none""#, quoted(&file("drain.idl", HOLDING)));
     let lab = Lab::new("drain", &[host("head", HEAD), host("a", &server), host("b", &server)].concat());
     let (lines, _) = lab.json(lab.up());
     let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
@@ -273,7 +276,8 @@ fn a_drained_server_finishes_what_it_has_and_others_get_the_rest() {
 
 #[test]
 fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
-    let server = format!(r#"role = "server", slots = 2, serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let server =
+        format!(r#"role = "server", slots = 2, serve = "{} --models none""#, quoted(&file("drain.idl", HOLDING)));
     let lab = Lab::new("drain-two", &[host("head", HEAD), host("a", &server), host("b", &server)].concat());
     let (lines, _) = lab.json(lab.up());
     let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
@@ -296,7 +300,7 @@ fn a_server_that_was_started_again_while_another_drains_is_not_forgotten() {
 
 #[test]
 fn a_server_that_does_not_drain_in_time_is_ended_on_request() {
-    let server = format!(r#"role = "server", serve = "{} --models none""#, file("drain.idl", HOLDING));
+    let server = format!(r#"role = "server", serve = "{} --models none""#, quoted(&file("drain.idl", HOLDING)));
     let lab = Lab::new("now", &[host("head", HEAD), host("a", &server)].concat());
     let (lines, _) = lab.json(lab.up());
     let agent = lines.last().unwrap()["agent"].as_str().unwrap().to_string();
@@ -475,7 +479,9 @@ fn a_host_without_gridloom_gets_a_copy() {
     succeeds(lab.up());
     let (parts, code) = lab.status();
     assert_eq!(code, 0, "{parts}");
-    let program = std::fs::read_link(format!("/proc/{}/exe", pid(&parts["server-fresh"]))).unwrap();
+    // Only root may follow /proc/PID/exe of a process that hides its memory.
+    let words = std::fs::read(format!("/proc/{}/cmdline", pid(&parts["server-fresh"]))).unwrap();
+    let program = PathBuf::from(OsStr::from_bytes(words.split(|byte| *byte == 0).next().unwrap()));
     let bin = lab.folder.join("hosts/fresh/.cache/gridloom/bin");
     assert!(program.starts_with(&bin), "{}", program.display());
     // The second time nothing is copied, and of the other copies there the last two are kept.
