@@ -14,6 +14,7 @@
 //!
 //! **Limits:** a worker can exceed the limit for [`INTERVAL`]; a large one, whose check takes long, for a few seconds.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
@@ -31,14 +32,24 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of processes of one worker that are counted.
 const PROCESSES_MAX: usize = 1024;
 
+/// A worker at the time at which its memory was to be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct MeasuredWorker {
+    pub(super) pid: i32,
+    /// Serial of the task that ran.
+    pub(super) running: Option<u64>,
+}
+
 /// Measures workers against their memory limit, on a thread of its own: walking over the mappings of a large worker takes
 /// long, and the event loop must not wait for it.
 #[derive(Debug)]
 pub(super) struct MemoryWatch {
     /// Ends the thread when it is dropped.
-    asked: Sender<Vec<i32>>,
-    exceeding: Receiver<Vec<(i32, u64)>>,
+    asked: Sender<Vec<MeasuredWorker>>,
+    exceeding: Receiver<Vec<(MeasuredWorker, u64)>>,
     is_measuring: bool,
+    /// The processes that exceeded the limit in the last check.
+    last_exceeding: BTreeSet<i32>,
     next: Instant,
 }
 
@@ -46,11 +57,11 @@ impl MemoryWatch {
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn new(limit_bytes: u64) -> io::Result<MemoryWatch> {
-        let ((asked, pids), (found, exceeding)) = (channel::<Vec<i32>>(), channel());
+        let ((asked, workers), (found, exceeding)) = (channel::<Vec<MeasuredWorker>>(), channel());
         let measure = move || {
-            for pids in pids {
+            for workers in workers {
                 let begun = Instant::now();
-                let held = pids.into_iter().map(|pid| (pid, held_bytes(pid, limit_bytes)));
+                let held = workers.into_iter().map(|worker| (worker, held_bytes(worker.pid, limit_bytes)));
                 let found = found.send(held.filter(|(_, held)| *held > limit_bytes).collect());
                 if found.is_err() {
                     return;
@@ -60,7 +71,7 @@ impl MemoryWatch {
             }
         };
         thread::Builder::new().name("worker memory".into()).stack_size(STACK_BYTES).spawn(measure)?;
-        Ok(MemoryWatch { asked, exceeding, is_measuring: false, next: Instant::now() })
+        Ok(MemoryWatch { asked, exceeding, is_measuring: false, last_exceeding: BTreeSet::new(), next: Instant::now() })
     }
 
     /// Returns the time of the next call of [`MemoryWatch::check`].
@@ -68,20 +79,25 @@ impl MemoryWatch {
         self.next
     }
 
-    /// Returns the processes that exceeded the limit in the last check, with their memory in bytes. Starts another check of
-    /// these processes if one is due.
-    pub(super) fn check(&mut self, pids: impl FnOnce() -> Vec<i32>) -> Vec<(i32, u64)> {
+    /// Returns the workers to kill, with their memory in bytes: those that exceeded the limit in the last check and still
+    /// run the same task, or exceeded it in the check before, too. A task is not blamed for the memory of the one
+    /// before. Starts another check of `workers` if one is due.
+    pub(super) fn check(&mut self, workers: impl FnOnce() -> Vec<MeasuredWorker>) -> Vec<(MeasuredWorker, u64)> {
         let now = Instant::now();
         if now < self.next {
             return Vec::new();
         }
         self.next = now + INTERVAL;
         let found = self.exceeding.try_recv().ok();
-        self.is_measuring &= found.is_none();
-        if !self.is_measuring {
-            self.is_measuring = self.asked.send(pids()).is_ok();
+        if self.is_measuring && found.is_none() {
+            return Vec::new();
         }
-        found.unwrap_or_default()
+        let (workers, mut found) = (workers(), found.unwrap_or_default());
+        let exceeding = found.iter().map(|(worker, _)| worker.pid).collect();
+        let before = std::mem::replace(&mut self.last_exceeding, exceeding);
+        found.retain(|(worker, _)| workers.contains(worker) || before.contains(&worker.pid));
+        self.is_measuring = self.asked.send(workers).is_ok();
+        found
     }
 }
 
@@ -277,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_process_above_the_limit_is_found() {
-        let own = std::process::id() as i32;
+        let own = MeasuredWorker { pid: std::process::id() as i32, running: Some(1) };
         let mut watch = MemoryWatch::new(1).unwrap();
         let found = loop {
             let found = watch.check(|| vec![own]);
@@ -288,5 +304,22 @@ mod tests {
         };
         assert!(found.len() == 1 && found[0].0 == own && found[0].1 > 1);
         assert!(watch.check(|| unreachable!("the next check is not due")).is_empty());
+    }
+
+    #[test]
+    fn a_task_is_not_blamed_for_the_task_before_unless_the_memory_stays() {
+        let (pid, mut watch, mut checks) = (std::process::id() as i32, MemoryWatch::new(1).unwrap(), 0);
+        loop {
+            // Each check finds another task.
+            let found = watch.check(|| {
+                checks += 1;
+                vec![MeasuredWorker { pid, running: Some(checks) }]
+            });
+            if !found.is_empty() {
+                break;
+            }
+            thread::yield_now();
+        }
+        assert_eq!(checks, 3, "the first two results are from other tasks");
     }
 }

@@ -242,8 +242,7 @@ impl Jobs {
     pub fn flush(&mut self) {
         self.pool.flush();
         if let Some(watch) = &mut self.memory {
-            let exceeding =
-                watch.check(|| self.pool.pids().into_iter().map(|pid| pid.as_raw_nonzero().get()).collect());
+            let exceeding = watch.check(|| self.pool.measured());
             self.pool.kill_exceeding(exceeding);
         }
     }

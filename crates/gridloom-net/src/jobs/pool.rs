@@ -17,6 +17,7 @@ use rustix::process::Pid;
 
 use super::kind::Kind;
 use super::link::{self, Death, Worker};
+use super::memory::MeasuredWorker;
 use super::{JobsConfig, Registration, WorkerToken};
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -88,6 +89,15 @@ impl Pool {
         self.links.values().filter_map(Worker::pid).collect()
     }
 
+    /// Returns the live workers, for the measurement of their memory.
+    pub(super) fn measured(&self) -> Vec<MeasuredWorker> {
+        let of = |link: &Worker| {
+            let pid = link.pid()?.as_raw_nonzero().get();
+            Some(MeasuredWorker { pid, running: link.tasks.front().map(|sent| sent.serial) })
+        };
+        self.links.values().filter_map(of).collect()
+    }
+
     /// Lets an idle worker end by itself.
     pub(super) fn ask_to_end(&mut self, token: WorkerToken) {
         if let Some(link) = self.links.get_mut(&token) {
@@ -127,10 +137,10 @@ impl Pool {
         tokens.into_iter().for_each(|token| self.write(token));
     }
 
-    /// Kills the workers with these processes, which use this much memory, more than their limit.
-    pub(super) fn kill_exceeding(&mut self, exceeding: Vec<(i32, u64)>) {
-        for (pid, held_bytes) in exceeding {
-            let is_it = |link: &&mut Worker| link.pid().is_some_and(|own| own.as_raw_nonzero().get() == pid);
+    /// Kills these workers, which use this much memory, more than their limit.
+    pub(super) fn kill_exceeding(&mut self, exceeding: Vec<(MeasuredWorker, u64)>) {
+        for (worker, held_bytes) in exceeding {
+            let is_it = |link: &&mut Worker| link.pid().is_some_and(|own| own.as_raw_nonzero().get() == worker.pid);
             if let Some(link) = self.links.values_mut().find(is_it) {
                 link.end.held_bytes = Some(held_bytes);
                 link.kill();

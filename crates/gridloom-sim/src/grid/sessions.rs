@@ -46,18 +46,28 @@ struct Session {
     /// Whether the client knows the server, or cannot reach the agent.
     is_ready: bool,
     last_serial: u64,
+    last_run: u64,
     calls: BTreeMap<TaskId, Call>,
-    /// The call behind each catalog request, including requests of cancelled calls.
-    catalog_requests: BTreeMap<u64, TaskId>,
-    /// The call behind each copy that is sent to the server.
-    copies: BTreeMap<TaskId, (TaskId, DatumId)>,
+    /// The run behind each catalog request, including requests of cancelled calls.
+    catalog_requests: BTreeMap<u64, Run>,
+    /// The run behind each copy that is sent to the server.
+    copies: BTreeMap<TaskId, (Run, DatumId)>,
     /// Calls that wait for a datum to arrive here.
     waiting_for_datum: BTreeMap<DatumId, BTreeSet<TaskId>>,
+}
+
+/// One run of a call. A call that was cancelled here, because a connection was cut, may run here again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    task: TaskId,
+    number: u64,
 }
 
 /// A running call.
 #[derive(Debug, Default)]
 struct Call {
+    /// The number of the run.
+    run: u64,
     /// The names that it has yet to get or put, in order.
     pending_names: VecDeque<UsedName>,
     /// The task ID under which it puts, once it has begun.
@@ -88,6 +98,7 @@ impl FunctionSessions {
             server,
             is_ready: false,
             last_serial: 0,
+            last_run: 0,
             calls: BTreeMap::new(),
             catalog_requests: BTreeMap::new(),
             copies: BTreeMap::new(),
@@ -106,8 +117,11 @@ impl FunctionSessions {
     /// Makes a call wait until it has processed these names.
     pub(crate) fn begin(&mut self, client: NodeId, task: &Task, uses: VecDeque<UsedName>) -> Vec<Step> {
         self.with(client, |session, out| {
-            let call = session.calls.entry(task.id).or_default();
-            (call.pending_names, call.puts_as) = (uses, Some(task.put_origin()));
+            session.end(task.id, out);
+            session.last_run += 1;
+            let puts_as = Some(task.put_origin());
+            let call = Call { run: session.last_run, pending_names: uses, puts_as, held: Vec::new() };
+            session.calls.insert(task.id, call);
             if session.is_ready {
                 session.next_use(task.id, out);
             }
@@ -150,8 +164,9 @@ impl Session {
             Event::NameResult { request: ask, answer } => self.on_answer(ask, answer, out),
             Event::TaskEnded { report, .. } => match self.copies.remove(&report.task) {
                 None => {}
-                Some((task, datum)) if report.outcome.is_err() => self.fetch_to_session(task, datum, out),
-                Some((task, _)) => self.next_use(task, out),
+                Some((run, _)) if !self.is_running(run) => {}
+                Some((run, datum)) if report.outcome.is_err() => self.fetch_to_session(run.task, datum, out),
+                Some((run, _)) => self.next_use(run.task, out),
             },
             Event::DatumAvailable { datum, .. } => {
                 self.waiting_for_datum.remove(&datum).into_iter().flatten().for_each(|task| self.next_use(task, out));
@@ -166,6 +181,10 @@ impl Session {
         }
     }
 
+    fn is_running(&self, run: Run) -> bool {
+        self.calls.get(&run.task).is_some_and(|call| call.run == run.number)
+    }
+
     /// Begins the calls that waited for the client.
     fn begin_all(&mut self, out: &mut Vec<Step>) {
         self.is_ready = true;
@@ -177,9 +196,10 @@ impl Session {
     /// Processes the call's next name.
     fn next_use(&mut self, task: TaskId, out: &mut Vec<Step>) {
         let Some(call) = self.calls.get_mut(&task) else { return };
+        let run = Run { task, number: call.run };
         let Some(used) = call.pending_names.pop_front() else { return out.push(Step::Continue(task)) };
         let ask = self.serial();
-        self.catalog_requests.insert(ask, task);
+        self.catalog_requests.insert(ask, run);
         let command = match used.kind {
             UseKind::Get => NameCommand::Find { name: used.name, waits: true },
             UseKind::Put | UseKind::Replace => self.put(task, used, out),
@@ -215,30 +235,30 @@ impl Session {
     }
 
     fn on_answer(&mut self, ask: u64, answer: Result<CatalogAnswer, NameError>, out: &mut Vec<Step>) {
-        let Some(task) = self.catalog_requests.remove(&ask) else { return };
+        let Some(run) = self.catalog_requests.remove(&ask) else { return };
         match answer {
-            Ok(CatalogAnswer::Found { named, .. }) if self.calls.contains_key(&task) => self.on_found(task, named, out),
+            Ok(CatalogAnswer::Found { named, .. }) if self.is_running(run) => self.on_found(run, named, out),
             Ok(CatalogAnswer::Found { named, .. }) => {
                 out.push(Step::Command(Command::Release { data: vec![named.datum] }));
             }
-            Ok(_) => self.next_use(task, out),
-            Err(error) if self.calls.contains_key(&task) => {
-                out.push(Step::Fails(task, error));
-                self.end(task, out);
+            _ if !self.is_running(run) => {}
+            Ok(_) => self.next_use(run.task, out),
+            Err(error) => {
+                out.push(Step::Fails(run.task, error));
+                self.end(run.task, out);
             }
-            Err(_) => {}
         }
     }
 
-    fn on_found(&mut self, task: TaskId, named: NamedDatum, out: &mut Vec<Step>) {
+    fn on_found(&mut self, run: Run, named: NamedDatum, out: &mut Vec<Step>) {
         let datum = named.datum;
-        self.calls.entry(task).or_default().held.push(datum);
+        self.calls.entry(run.task).or_default().held.push(datum);
         if named.meta.size_bytes() <= EAGER_BYTES_MAX {
-            return self.fetch_to_session(task, datum, out);
+            return self.fetch_to_session(run.task, datum, out);
         }
         let (copy, group) = (self.serial(), self.serial());
         let copy = TaskId { client: self.client, serial: copy };
-        self.copies.insert(copy, (task, datum));
+        self.copies.insert(copy, (run, datum));
         let replicate = Task {
             id: copy,
             kind: TaskKind::Replicate(CopyLifetime::Cached),
@@ -255,18 +275,15 @@ impl Session {
         out.push(Step::Command(Command::RunPlanned { group, server, from, heuristic: "auto".into(), plan: None }));
     }
 
-    /// Requests a datum for the session itself, unless its call has ended meanwhile.
+    /// Requests a datum for the session itself.
     fn fetch_to_session(&mut self, task: TaskId, datum: DatumId, out: &mut Vec<Step>) {
-        if !self.calls.contains_key(&task) {
-            return;
-        }
         self.waiting_for_datum.entry(datum).or_default().insert(task);
         out.push(Step::Command(Command::Get { datum }));
     }
 
     fn end(&mut self, task: TaskId, out: &mut Vec<Step>) {
         let Some(call) = self.calls.remove(&task) else { return };
-        for (ask, _) in self.catalog_requests.iter().filter(|(_, of)| **of == task) {
+        for (ask, _) in self.catalog_requests.iter().filter(|(_, of)| of.task == task && of.number == call.run) {
             out.push(Step::Command(Command::Name { request: *ask, command: NameCommand::CancelWait }));
         }
         self.waiting_for_datum.values_mut().for_each(|tasks| _ = tasks.remove(&task));
@@ -298,17 +315,24 @@ mod tests {
     const SERVER: NodeId = NodeId(2);
     const CLIENT: NodeId = NodeId(9);
 
-    /// A call that gets a large datum, of which a copy is being sent to the server.
-    fn copying() -> (FunctionSessions, TaskId, TaskId) {
-        let mut sessions = FunctionSessions::default();
-        sessions.open(SERVER, CLIENT);
-        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+    /// A call that gets a large datum.
+    fn getting_call() -> (Task, UsedName) {
         let id = TaskId { client: NodeId(7), serial: 1 };
         let (args, outputs, work_flops) = (Vec::new(), Vec::new(), None);
         let call =
             Task { id, kind: TaskKind::call("m/f", 0), args, outputs, work_flops, options: CallOptions::default() };
         let used =
             UsedName { kind: UseKind::Get, name: "mesh".into(), size_bytes: 1 << 20, retention: Default::default() };
+        (call, used)
+    }
+
+    /// A call that gets a large datum, of which a copy is being sent to the server.
+    fn copying() -> (FunctionSessions, TaskId, TaskId) {
+        let mut sessions = FunctionSessions::default();
+        sessions.open(SERVER, CLIENT);
+        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+        let (call, used) = getting_call();
+        let id = call.id;
         sessions.begin(CLIENT, &call, [used].into());
         let named = NamedDatum {
             datum: DatumId { client: NodeId::CATALOG, serial: 5 },
@@ -347,5 +371,23 @@ mod tests {
         assert!(matches!(steps[..], [Step::Command(Command::Release { .. })]), "{steps:?}");
         let steps = sessions.on_event(CLIENT, failed(copy));
         assert!(steps.is_empty(), "{steps:?}");
+    }
+
+    /// Regression test for soak seed 4646: the answer to a cancelled request ended the second run of the call.
+    #[test]
+    fn an_answer_to_a_cancelled_run_does_not_end_the_next_run() {
+        let mut sessions = FunctionSessions::default();
+        sessions.open(SERVER, CLIENT);
+        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+        let (call, used) = getting_call();
+        sessions.begin(CLIENT, &call, [used.clone()].into());
+        let steps = sessions.end(CLIENT, call.id);
+        assert!(matches!(steps[..], [Step::Command(Command::Name { request: 1, command: NameCommand::CancelWait })]));
+        sessions.begin(CLIENT, &call, [used].into());
+        let unknown = || Err(NameError::Unknown { name: "mesh".into(), near: Vec::new() });
+        let steps = sessions.on_event(CLIENT, Event::NameResult { request: 1, answer: unknown() });
+        assert!(steps.is_empty(), "{steps:?}");
+        let steps = sessions.on_event(CLIENT, Event::NameResult { request: 2, answer: unknown() });
+        assert!(matches!(steps[..], [Step::Fails(task, _)] if task == call.id), "{steps:?}");
     }
 }

@@ -54,6 +54,11 @@ impl Catalog {
         waiting
     }
 
+    /// Returns why the last copy of a version was lost.
+    pub fn why_lost(&self, datum: DatumId) -> Option<&str> {
+        self.versions.get(&datum)?.lost.as_deref()
+    }
+
     /// Returns the error for a name without any copy.
     pub fn not_found(&self, name: &str) -> NameError {
         match self.current.get(name).map(|datum| &self.versions[datum]) {

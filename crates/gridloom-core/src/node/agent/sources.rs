@@ -56,10 +56,9 @@ impl DatumFacts<'_> {
     }
 
     pub(super) fn why_lost(&self, datum: DatumId) -> String {
-        match self.catalog.named(datum.whole()) {
-            Some(named) => format!("no server has '{}' any more", named.name),
-            None => "it was deleted or replaced".into(),
-        }
+        let Some(named) = self.catalog.named(datum.whole()) else { return "it was deleted or replaced".into() };
+        let cause = self.catalog.why_lost(datum.whole()).map_or(String::new(), |why| format!(": {why}"));
+        format!("no server has '{}' any more{cause}", named.name)
     }
 }
 
