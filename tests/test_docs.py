@@ -3,6 +3,7 @@
 import doctest
 import json
 import operator
+import os
 import pathlib
 import re
 import shutil
@@ -198,6 +199,31 @@ def test_the_example_of_joblib(tmp_path):
     (tmp_path / "program.py").write_text(blocks("any-function.md", "python")[1])
     done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.stdout == "[0, 1, 4, 9, 16]\n", done.stderr
+
+
+def test_the_page_on_keys(tmp_path, monkeypatch):
+    """Its commands, run on the machines of the administrator and of the requester, print the output shown."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "gridloom").symlink_to(PROGRAM)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("USER", "carol")
+    changing = re.compile(r"\b[0-9a-f]{32,40}\b|[0-9-]{10} [0-9:]{8} UTC|/\S+/keys/lab\b")
+    for block in blocks("keys.md", "console"):
+        for command, shown in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
+            is_requester = command.startswith(("gridloom keys request", "gridloom keys install"))
+            monkeypatch.setenv("GRIDLOOM_KEYS", str(tmp_path / ("node" if is_requester else "head") / "keys"))
+            run = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
+            done = subprocess.run(command, shell=True, cwd=tmp_path, **run)
+            assert (done.returncode, changing.sub("…", done.stdout)) == (0, changing.sub("…", shown)), command
+    own = str(tmp_path / "node/keys/lab/own.pem")
+    monkeypatch.setenv("GRIDLOOM_KEYS", str(tmp_path / "node" / "keys"))
+    listed = json.loads(told("keys", "list", "--json", cwd=tmp_path))["grids"][0]["certificate"]
+    if shutil.which("openssl"):
+        (command,) = blocks("keys.md", "sh")
+        done = subprocess.run(command.replace("own.pem", own), shell=True, capture_output=True, text=True, timeout=60)
+        assert done.stdout.strip() == listed["fingerprint"], done.stderr
+        text = subprocess.run(["openssl", "x509", "-in", own, "-noout", "-text"], capture_output=True, text=True, check=True).stdout
+        assert listed["identity"] in text
 
 
 def told(*command, cwd):

@@ -414,6 +414,7 @@ def test_crates_depend_only_downwards():
     allowed = {
         "gridloom-base": set(),
         "gridloom-resources": set(),
+        "gridloom-keys": {"gridloom-base", "gridloom-resources"},
         "gridloom-flow": set(),
         "gridloom-idl": {"gridloom-base"},
         "gridloom-platform": {"gridloom-base"},
@@ -431,7 +432,7 @@ def test_crates_depend_only_downwards():
         "gridloom-sim": CORE_AND_BELOW | {"gridloom-stacks"},
         "gridloom-soak": CORE_AND_BELOW | {"gridloom-resources", "gridloom-sim"},
         "gridloom-libffi": set(),
-        "gridloom-net": CORE_AND_BELOW | {"gridloom-libffi", "gridloom-resources"},
+        "gridloom-net": CORE_AND_BELOW | {"gridloom-keys", "gridloom-libffi", "gridloom-resources"},
         "gridloom-testbed": {"gridloom-base", "gridloom-resources", "gridloom-flow", "gridloom-platform"},
         "gridloom": CORE_AND_BELOW | {"gridloom-resources", "gridloom-derive", "gridloom-sim", "gridloom-net"},
         "gridloom-grpc": CORE_AND_BELOW | {"gridloom", "gridloom-libffi", "gridloom-net"},

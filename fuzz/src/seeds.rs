@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
 use gridloom_channel::frame::{Encoder, Kind};
 use gridloom_core::graph::{Argument, CopyLifetime, Output, Task, TaskKind};
 use gridloom_core::node::message::{DataMessage, DirectoryToClient, DirectoryUpdate, Message, Supply, TaskToServer};
 use gridloom_idl::parse;
+use gridloom_keys::{Identity, KeysFolder, Patterns, Revoked, Role, UnixTime};
 
 fn main() {
     let root = PathBuf::from(std::env::args().nth(1).expect("the repository's folder"));
@@ -33,6 +35,9 @@ fn main() {
             Encoder::default().message(Kind::Message, &message, &mut frame).expect("it is short");
             write("frames", &format!("functions-{at}-{number}"), &frame);
         }
+    }
+    for (name, kind, text) in key_texts() {
+        write("keys", name, &[&[kind], text.as_bytes()].concat());
     }
     for (at, steps) in conversations().into_iter().enumerate() {
         // With a server as the machine.
@@ -75,6 +80,29 @@ impl Step {
             Step::PutArrives => vec![0x17, 1, 0],
         }
     }
+}
+
+/// Texts of the target `keys`, with the kind that it reads from the first byte.
+fn key_texts() -> Vec<(&'static str, u8, String)> {
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
+    let folder = std::env::temp_dir().join(format!("gridloom-fuzz-keys-{}", std::process::id()));
+    let alice = Identity::new("lab", Role::Client, "alice").expect("it is a name");
+    let grid = KeysFolder::at(&folder).create(&alice, now).expect("it is new");
+    let request = grid.request(Role::Client, "bob", &Patterns::all(), false, now).expect("it is new");
+    let issued = fs::read_to_string(grid.path().join("issued")).expect("it was written");
+    let own = grid.own().expect("it was made");
+    grid.revoke(&[Revoked::Identity(alice.clone())], "left", now).expect("the authority is there");
+    let revoked = grid.revocations().expect("they were written").to_text();
+    fs::remove_dir_all(folder).expect("it can be removed");
+    vec![
+        ("identity", 0, alice.uri()),
+        ("pattern", 0, "linalg/*".into()),
+        ("request", 1, request.to_pem()),
+        ("revoked", 2, revoked),
+        ("issued", 3, issued),
+        ("certificates", 5, own.issued.to_pem()),
+        ("bundle", 5, own.to_pem()),
+    ]
 }
 
 /// Sequences of messages from clients to servers.

@@ -109,6 +109,8 @@ pub const MAPPINGS_MAX: usize = 4;
 pub const MAP_REQUESTS_MAX: usize = 4096;
 /// Longest name of a function, module, server or parameter, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Longest name of a grid, in bytes: it is part of each certificate, and the name of a folder.
+pub const GRID_NAME_BYTES_MAX: usize = 64;
 /// Longest shared name of a datum, in bytes: enough for a path, and small compared with the rest of a message.
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of shared data in the list of one agent, including versions that are still being read. An entry with a

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::Fnv;
 use crate::escaped::{EscapedLine, is_printable};
-use crate::limits::{DATUM_NAME_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{DATUM_NAME_BYTES_MAX, GRID_NAME_BYTES_MAX, NAME_BYTES_MAX};
 
 /// The kind of object that has the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,8 @@ pub enum NameKind {
     /// A host, router, link or zone of a platform, or a host in a file of hosts.
     Host,
     User,
+    /// A grid; also the name of the folder with its keys.
+    Grid,
     /// An input or a call of a declared graph.
     GraphNode,
     /// The display name of a function that a program sends to servers.
@@ -93,12 +95,18 @@ impl NameKind {
 
     /// Largest number of bytes of a name of this kind.
     pub fn bytes_max(self) -> usize {
-        if self == NameKind::Data { DATUM_NAME_BYTES_MAX } else { NAME_BYTES_MAX }
+        match self {
+            NameKind::Data => DATUM_NAME_BYTES_MAX,
+            NameKind::Grid => GRID_NAME_BYTES_MAX,
+            _ => NAME_BYTES_MAX,
+        }
     }
 
     fn is_word(self) -> bool {
         match self {
-            NameKind::Function | NameKind::FunctionPart | NameKind::Parameter | NameKind::Program => true,
+            NameKind::Function | NameKind::FunctionPart | NameKind::Parameter | NameKind::Program | NameKind::Grid => {
+                true
+            }
             NameKind::Data | NameKind::Server | NameKind::Host | NameKind::User => false,
             NameKind::GraphNode | NameKind::Label => false,
         }
@@ -114,6 +122,7 @@ impl NameKind {
             NameKind::Server => "the name of a server",
             NameKind::Host => "the name of a host or link",
             NameKind::User => "the name of a user",
+            NameKind::Grid => "the name of a grid",
             NameKind::GraphNode => "the name of an input or a call of a graph",
             NameKind::Label => "the display name of a function",
         }
@@ -176,7 +185,7 @@ pub fn is_identifier_character(character: char) -> bool {
 mod tests {
     use super::*;
 
-    const KINDS: [NameKind; 10] = [
+    const KINDS: [NameKind; 11] = [
         NameKind::Function,
         NameKind::FunctionPart,
         NameKind::Parameter,
@@ -185,6 +194,7 @@ mod tests {
         NameKind::Server,
         NameKind::Host,
         NameKind::User,
+        NameKind::Grid,
         NameKind::GraphNode,
         NameKind::Label,
     ];

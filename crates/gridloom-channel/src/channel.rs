@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 
 use super::inbound::{Buffers, ReadOutcome, ReceiveBuffer};
 use super::outbound::Outbound;
-use super::tags::Keys;
 
 /// One end of a channel.
 #[derive(Debug)]
@@ -33,12 +32,6 @@ impl<S: Read + Write> Channel<S> {
     /// Drops the channel and returns its stream.
     pub fn into_stream(self) -> S {
         self.stream
-    }
-
-    /// Adds tags to both directions, starting with the next frame.
-    pub fn authenticate(&mut self, keys: Keys) {
-        self.outbound.authenticate(keys.send);
-        self.inbound.authenticate(keys.receive);
     }
 
     /// Reads once.

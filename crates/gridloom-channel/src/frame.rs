@@ -13,10 +13,7 @@
 //! The header has 16 bytes so that a long body is aligned in the buffers of the kernel and of both processes. Copies
 //! between unaligned buffers are slow: a round trip of 200 kB took 1.5 times as long.
 //!
-//! On a connection with keys, a tag of 16 bytes follows the body. The length does not include it ([`super::tags`]).
-//!
-//! `seq` counts the frames of one direction of one channel from 0, so that a replayed, lost or injected frame closes
-//! the channel. A data frame's body is the length of a postcard `DataHeader` (u32 LE), the `DataHeader`, and the
+//! `seq` counts the frames of one direction of one channel from 0, so that bytes that are no frames close the channel. A data frame's body is the length of a postcard `DataHeader` (u32 LE), the `DataHeader`, and the
 //! payload in the sender's memory representation. The body of a process message is its payload, the name of its type,
 //! and the length of that name (u8). This order lets a payload that is read into memory of its own stay there.
 //!
@@ -29,7 +26,6 @@ use thiserror::Error;
 use gridloom_base::limits::FRAME_BYTES_MAX;
 use gridloom_base::{DatumId, Meta};
 
-use super::tags::{Key, TAG_BYTES, TAG_MISMATCH_TEXT, Tagger};
 use super::wire_version::WireVersion;
 
 /// Length of the header, which precedes the body.
@@ -94,9 +90,6 @@ pub enum FrameError {
         /// The received kind.
         kind: u64,
     },
-    /// The tag does not match.
-    #[error("{TAG_MISMATCH_TEXT}")]
-    TagMismatch,
     #[error("malformed frame body: {why}")]
     Malformed {
         /// The violation of the format.
@@ -122,32 +115,21 @@ pub(super) struct Header {
 #[derive(Debug, Default)]
 pub struct Decoder {
     sequence: u32,
-    tagger: Option<Tagger>,
 }
 
 impl Decoder {
-    /// Requires a tag after each body, starting with the next frame.
-    pub(super) fn authenticate(&mut self, key: Key) {
-        self.tagger = Some(Tagger::new(key));
-    }
-
-    /// Returns the length of the tag after each body.
-    pub(super) fn tag_bytes(&self) -> usize {
-        if self.tagger.is_some() { TAG_BYTES } else { 0 }
-    }
-
     /// Returns the complete frame at the start of `bytes` and its total length, or `None` if more bytes are needed.
     ///
     /// # Errors
     /// The connection must be closed after any error.
     pub fn next<'a>(&mut self, bytes: &'a [u8], limits: FrameLimits) -> Result<Option<(Frame<'a>, usize)>, FrameError> {
         let Some(Header { kind, length }) = self.header(bytes, limits)? else { return Ok(None) };
-        let (end, tag_bytes) = (HEADER_BYTES + length, self.tag_bytes());
-        if bytes.len() < end + tag_bytes {
+        let end = HEADER_BYTES + length;
+        if bytes.len() < end {
             return Ok(None);
         }
-        self.advance(&[&bytes[..end]], &bytes[end..end + tag_bytes])?;
-        Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end + tag_bytes)))
+        self.advance();
+        Ok(Some((Frame { kind, body: &bytes[HEADER_BYTES..end] }, end)))
     }
 
     /// Returns the checked header at the start of `bytes`, or `None` if it is not complete.
@@ -179,13 +161,9 @@ impl Decoder {
         Ok(Some(Header { kind, length }))
     }
 
-    /// Checks the tag of a complete frame with these parts and advances to the next frame.
-    pub(super) fn advance(&mut self, parts: &[&[u8]], tag: &[u8]) -> Result<(), FrameError> {
+    /// Advances to the next frame.
+    pub(super) fn advance(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
-        match self.tagger.as_mut().is_none_or(|tagger| tagger.is_tag(parts, tag)) {
-            true => Ok(()),
-            false => Err(FrameError::TagMismatch),
-        }
     }
 }
 
@@ -193,24 +171,13 @@ impl Decoder {
 #[derive(Debug, Default)]
 pub struct Encoder {
     sequence: u32,
-    tagger: Option<Tagger>,
     wire_version: WireVersion,
 }
 
 impl Encoder {
-    /// Adds a tag after each body, starting with the next frame.
-    pub(super) fn authenticate(&mut self, key: Key) {
-        self.tagger = Some(Tagger::new(key));
-    }
-
     /// Sets the wire version of messages, starting with the next frame.
     pub fn set_wire_version(&mut self, wire_version: WireVersion) {
         self.wire_version = wire_version;
-    }
-
-    /// Returns the tag of the frame whose header was written last. Empty without keys.
-    pub(super) fn tag(&mut self, parts: &[&[u8]]) -> Vec<u8> {
-        self.tagger.as_mut().map_or(Vec::new(), |tagger| tagger.tag(parts).to_vec())
     }
 
     /// Appends a frame with `value` in postcard as its body.
@@ -276,10 +243,6 @@ impl Encoder {
         }
         out[start..start + 4].copy_from_slice(&(length as u32).to_le_bytes());
         self.sequence = self.sequence.wrapping_add(1);
-        if let Some(tagger) = &mut self.tagger {
-            let tag = tagger.tag(&[&out[start..]]);
-            out.extend_from_slice(&tag);
-        }
         Ok(())
     }
 }

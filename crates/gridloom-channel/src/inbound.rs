@@ -13,7 +13,6 @@ use gridloom_base::limits::POOLED_BYTES_MAX;
 
 use super::buffer_pool::BufferPool;
 use super::frame::{Decoder, FrameError, FrameLimits, HEADER_BYTES, Kind};
-use super::tags::Key;
 
 /// Size of the buffer for one read.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -78,11 +77,10 @@ impl Body<'_> {
 #[derive(Debug)]
 struct LongFrame {
     kind: Kind,
-    header: [u8; HEADER_BYTES],
-    /// Grows up to `length` bytes. The tag is at its end.
+    /// Grows up to `length` bytes.
     body: Vec<u8>,
     received: usize,
-    /// Length of body and tag.
+    /// Length of the body.
     length: usize,
 }
 
@@ -97,11 +95,6 @@ pub struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    /// Requires a tag after each body, starting with the next frame.
-    pub fn authenticate(&mut self, key: Key) {
-        self.decoder.authenticate(key);
-    }
-
     /// Returns the next complete frame, if there is one.
     ///
     /// # Errors
@@ -110,30 +103,25 @@ impl ReceiveBuffer {
         if self.long.is_none() {
             let bytes = &self.buffer[self.head..self.tail];
             let Some(header) = self.decoder.header(bytes, limits)? else { return Ok(None) };
-            let (end, tag_bytes) = (HEADER_BYTES + header.length, self.decoder.tag_bytes());
-            if end + tag_bytes <= BUFFER_BYTES {
-                if bytes.len() < end + tag_bytes {
+            let end = HEADER_BYTES + header.length;
+            if end <= BUFFER_BYTES {
+                if bytes.len() < end {
                     return Ok(None);
                 }
-                self.decoder.advance(&[&bytes[..end]], &bytes[end..end + tag_bytes])?;
+                self.decoder.advance();
                 let body = &self.buffer[self.head + HEADER_BYTES..self.head + end];
-                self.head += end + tag_bytes;
+                self.head += end;
                 return Ok(Some((header.kind, Body::Borrowed(body))));
             }
-            let came = &bytes[HEADER_BYTES..bytes.len().min(end + tag_bytes)];
-            let length = header.length + tag_bytes;
-            let mut body = buffers.pool.take(length.min(TRUST_BYTES));
+            let came = &bytes[HEADER_BYTES..bytes.len().min(end)];
+            let mut body = buffers.pool.take(header.length.min(TRUST_BYTES));
             body[..came.len()].copy_from_slice(came);
-            let (kind, came) = (header.kind, came.len());
-            let header = *bytes.first_chunk().expect("a header is there");
-            self.head += HEADER_BYTES + came;
-            self.long = Some(LongFrame { kind, header, body, received: came, length });
+            let received = came.len();
+            self.head += HEADER_BYTES + received;
+            self.long = Some(LongFrame { kind: header.kind, body, received, length: header.length });
         }
-        let Some(mut long) = self.long.take_if(|long| long.received == long.length) else { return Ok(None) };
-        let (body, tag) = long.body.split_at(long.length - self.decoder.tag_bytes());
-        self.decoder.advance(&[&long.header, body], tag)?;
-        let length = body.len();
-        long.body.truncate(length);
+        let Some(long) = self.long.take_if(|long| long.received == long.length) else { return Ok(None) };
+        self.decoder.advance();
         Ok(Some((long.kind, Body::Owned(long.body))))
     }
 
@@ -232,12 +220,7 @@ mod tests {
     const LIMITS: FrameLimits = FrameLimits { control: 4096, process_message: 32 << 20 };
 
     fn written(sizes: &[usize]) -> Vec<u8> {
-        written_with(sizes, None)
-    }
-
-    fn written_with(sizes: &[usize], key: Option<Key>) -> Vec<u8> {
         let (mut outbound, mut bytes) = (Outbound::new(usize::MAX), Vec::new());
-        key.into_iter().for_each(|key| outbound.authenticate(key));
         for (number, size) in sizes.iter().enumerate() {
             let payload = (0..*size).map(|at| (at / 251 + at + number) as u8).collect();
             outbound.offer(BulkFrame { kind: Kind::ProcessMessage, payload, trailer: vec![number as u8] }).unwrap();
@@ -266,10 +249,9 @@ mod tests {
         let fits = BUFFER_BYTES - HEADER_BYTES - 1;
         let sizes = [0, 3, fits, fits + 1, 40, TRUST_BYTES + GROWTH_BYTES + 3, 5, 3 * BUFFER_BYTES, TRUST_BYTES];
         let steps = [997, BUFFER_BYTES - 1, BUFFER_BYTES, TRUST_BYTES / 2, usize::MAX];
-        for (step, key) in steps.into_iter().flat_map(|step| [(step, None), (step, Some(Key([5; 16])))]) {
-            let bytes = written_with(&sizes, key.clone());
+        for step in steps {
+            let bytes = written(&sizes);
             let (mut channel, mut buffers) = (Channel::new(ShortReads(&bytes, step), 0), Buffers::default());
-            key.into_iter().for_each(|key| channel.inbound.authenticate(key));
             // Old contents of a reused buffer must not show.
             buffers.pool.put(vec![0xff; 3 * BUFFER_BYTES]);
             let mut got = Vec::new();
@@ -288,30 +270,6 @@ mod tests {
             }
             assert_eq!(got.len(), sizes.len());
             assert!(channel.inbound.is_empty());
-        }
-    }
-
-    #[test]
-    fn a_frame_that_was_changed_on_the_way_is_refused() {
-        let key = || Key([5; 16]);
-        for size in [10, 3 * BUFFER_BYTES] {
-            let bytes = written_with(&[size, 1], Some(key()));
-            // The first bytes of the header are checked before the tag.
-            for at in [HEADER_BYTES, HEADER_BYTES + size / 2, HEADER_BYTES + size, HEADER_BYTES + size + 9] {
-                let mut changed = bytes.clone();
-                changed[at] ^= 0x40;
-                let (mut channel, mut buffers) = (Channel::new(io::Cursor::new(changed), 0), Buffers::default());
-                channel.inbound.authenticate(key());
-                let error = loop {
-                    assert_ne!(channel.fill(&mut buffers).unwrap(), ReadOutcome::Closed);
-                    match channel.inbound.next(LIMITS, &mut buffers) {
-                        Ok(None) => {}
-                        Ok(Some(_)) => panic!("byte {at} of a frame of {size} was changed"),
-                        Err(error) => break error,
-                    }
-                };
-                assert_eq!(error, FrameError::TagMismatch);
-            }
         }
     }
 

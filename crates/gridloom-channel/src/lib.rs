@@ -7,7 +7,7 @@
 //! ```
 //! Control connections of nodes and connections of processes are channels; those of processing elements and ranks will
 //! be. A channel has no I/O of its own: it reads from and writes to a stream ([`std::io::Read`], [`std::io::Write`])
-//! and knows no socket, clock or thread. Its owner polls the stream, connects, accepts, runs the handshake (its frames
+//! and knows no socket, clock or thread. Its owner polls the stream, connects, accepts, protects it (TLS), runs the handshake (its frames
 //! of kind [`Kind::Hello`] are the first ones) and closes the stream.
 //!
 //! **Contract**
@@ -19,11 +19,9 @@
 //!    blocking send is an offer that the owner repeats after the stream has taken more. Urgent frames are never
 //!    refused. If the queued urgent frames exceed the credit, the peer does not read, and [`Channel::flush`] fails.
 //! 4. *End.* Data written before an end closed arrive, unless the stream itself breaks.
-//! 5. *Tags.* With keys ([`Channel::authenticate`]), each frame carries a tag. A frame that is not from the peer or
-//!    was changed on the way is an error ([`tags`]).
-//! 6. *Wire version.* Messages are written without the fields that the peer's version does not know
+//! 5. *Wire version.* Messages are written without the fields that the peer's version does not know
 //!    ([`Outbound::set_wire_version`], [`wire_version`]).
-//! 7. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's
+//! 6. *Cost.* Frames that are queued together leave in one system call if the stream takes them. A bulk frame's
 //!    payload is written without a copy and, if it is longer than the buffer, read into its final memory.
 //!
 //! `gridloom-conformance` has the test suite of this contract, which each world runs on its own channels. It also has
@@ -36,7 +34,6 @@ mod channel;
 pub mod frame;
 mod inbound;
 mod outbound;
-pub mod tags;
 pub mod wire_version;
 
 pub use buffer_pool::BufferPool;
@@ -44,5 +41,4 @@ pub use channel::Channel;
 pub use frame::{FrameLimits, Kind};
 pub use inbound::{Body, Buffers, ReadOutcome, ReceiveBuffer};
 pub use outbound::{BulkFrame, Outbound};
-pub use tags::{Key, Keys};
 pub use wire_version::WireVersion;

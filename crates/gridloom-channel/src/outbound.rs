@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use super::frame::{DataHeader, Encoder, FrameError, HEADER_BYTES, Kind};
 use super::inbound::Buffers;
-use super::tags::Key;
 use super::wire_version::WireVersion;
 
 /// A larger buffer is freed when it is empty.
@@ -34,7 +33,6 @@ pub struct BulkFrame {
 struct PartlyWritten {
     header: [u8; HEADER_BYTES],
     bulk: BulkFrame,
-    tag: Vec<u8>,
     written: usize,
 }
 
@@ -50,6 +48,8 @@ pub struct Outbound {
     /// Bytes of bulk frames that have not been written yet.
     bulk_bytes: usize,
     credit: usize,
+    /// True if the stream keeps written bytes that the socket did not take.
+    is_unflushed: bool,
 }
 
 impl BulkFrame {
@@ -62,12 +62,16 @@ impl Outbound {
     /// Starts with empty lanes.
     pub fn new(credit: usize) -> Outbound {
         let (urgent, bulk) = Default::default();
-        Outbound { encoder: Encoder::default(), urgent, sent: 0, bulk, begun: None, bulk_bytes: 0, credit }
-    }
-
-    /// Adds a tag after each body, starting with the next frame.
-    pub fn authenticate(&mut self, key: Key) {
-        self.encoder.authenticate(key);
+        Outbound {
+            encoder: Encoder::default(),
+            urgent,
+            sent: 0,
+            bulk,
+            begun: None,
+            bulk_bytes: 0,
+            credit,
+            is_unflushed: false,
+        }
     }
 
     /// Sets the wire version of messages, starting with the next frame.
@@ -129,7 +133,7 @@ impl Outbound {
 
     /// True if frames wait for the stream to take more.
     pub fn is_blocked(&self) -> bool {
-        self.waiting_bytes() > 0 || self.begun.is_some()
+        self.waiting_bytes() > 0 || self.begun.is_some() || self.is_unflushed
     }
 
     pub(super) fn write(&mut self, stream: &mut impl Write, buffers: &mut Buffers) -> io::Result<()> {
@@ -138,10 +142,8 @@ impl Outbound {
                 match begun.write(stream) {
                     Ok(0) => return Err(ErrorKind::WriteZero.into()),
                     Ok(length) => {
-                        let before = begun.written.min(begun.bulk.len());
                         begun.written += length;
-                        // The tag does not count towards the queued bytes.
-                        self.bulk_bytes -= begun.written.min(begun.bulk.len()) - before;
+                        self.bulk_bytes -= length;
                         Ok(())
                     }
                     Err(error) => Err(error),
@@ -157,11 +159,10 @@ impl Outbound {
                 }
             } else if let Some(bulk) = self.bulk.pop_front() {
                 let header = self.encoder.header(bulk.kind, bulk.len() - HEADER_BYTES);
-                let tag = self.encoder.tag(&[&header, &bulk.payload, &bulk.trailer]);
-                self.begun = Some(PartlyWritten { header, bulk, tag, written: 0 });
+                self.begun = Some(PartlyWritten { header, bulk, written: 0 });
                 Ok(())
             } else {
-                return Ok(());
+                return self.flush(stream);
             };
             match written {
                 Ok(()) => self.release_written(buffers),
@@ -172,9 +173,20 @@ impl Outbound {
         }
     }
 
+    fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        self.is_unflushed = false;
+        match stream.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.is_unflushed = true;
+                Ok(())
+            }
+            flushed => flushed,
+        }
+    }
+
     /// Frees memory of written frames.
     fn release_written(&mut self, buffers: &mut Buffers) {
-        if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.len()) {
+        if let Some(begun) = self.begun.take_if(|begun| begun.written == begun.bulk.len()) {
             buffers.pool.put(begun.bulk.payload);
         }
         if self.sent == self.urgent.len() {
@@ -203,13 +215,9 @@ impl Outbound {
 }
 
 impl PartlyWritten {
-    fn len(&self) -> usize {
-        self.bulk.len() + self.tag.len()
-    }
-
     fn write(&self, stream: &mut impl Write) -> io::Result<usize> {
         let mut left = self.written;
-        let parts = [&self.header[..], &self.bulk.payload, &self.bulk.trailer, &self.tag].map(|part| {
+        let parts = [&self.header[..], &self.bulk.payload, &self.bulk.trailer].map(|part| {
             let skipped = left.min(part.len());
             left -= skipped;
             IoSlice::new(&part[skipped..])

@@ -19,7 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, logs, manual, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
+    heuristics, idl, keys, logs, manual, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
     units, up, worker,
 };
 use gridloom_base::escaped::escaped_json;
@@ -76,6 +76,8 @@ enum Command {
     #[cfg(feature = "workflows")]
     Map(map::Options),
     Secret(secret::Options),
+    #[command(subcommand)]
+    Keys(keys::Options),
     Units(units::Options),
     Completions(completions::Options),
     #[command(hide = true)]
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "workflows")]
         Command::Map(options) => map::run(&options),
         Command::Secret(options) => secret::run(&options),
+        Command::Keys(options) => keys::run(&options),
         Command::Units(options) => units::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),
         Command::Manual(options) => manual::run(&options, Cli::command()),

@@ -1,6 +1,7 @@
 //! A stream with injected faults, for tests of channels.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The faults to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +50,12 @@ impl<S: Read> Read for FaultyStream<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = self.room(into.len())?;
         self.stream.read(&mut into[..most])
+    }
+}
+
+impl<S: AsFd> AsFd for FaultyStream<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

@@ -71,8 +71,6 @@ pub struct NetConfig {
     pub advertise: Option<String>,
     /// Shared secret that admits nodes to the grid.
     pub secret: Secret,
-    /// Allows listening on addresses that other hosts can reach, although nothing is encrypted.
-    pub allow_remote: bool,
     /// Passes data to nodes of the same host through shared memory.
     pub shared_memory: bool,
     /// Configuration of the node's slots, if it has any.
@@ -104,7 +102,6 @@ impl NetConfig {
             listen: None,
             advertise: None,
             secret,
-            allow_remote: false,
             shared_memory: true,
             jobs: None,
             speed_flops: None,
@@ -472,12 +469,6 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     }
     if config.secret.is_missing() {
         return refuse(format!("a node cannot listen without a grid secret: {}", config.secret.remedy()));
-    }
-    if !address.ip().is_loopback() && !config.allow_remote {
-        return refuse(format!(
-            "listening on {address} lets other hosts reach this node without encryption; pass --trust-this-network \
-             if only trusted hosts can reach it, or listen on 127.0.0.1"
-        ));
     }
     if address.ip().is_unspecified() && config.advertise.is_none() {
         return refuse(format!(

@@ -1,4 +1,5 @@
-//! The processors and the memory that this process may use, which are counted only here, and its [text files](text_file).
+//! The processors and the memory that this process may use, which are counted only here; the readers of
+//! [text files](text_file) and of [files that only their user can read](private_file).
 //!
 //! - **Processors:** the affinity of the thread, and the quotas of processor time of all control groups on the path from
 //!   the process's own to the root, in both versions. The smallest number is used; a fraction of a processor counts as one.
@@ -11,6 +12,7 @@
 
 mod groups;
 mod memory;
+pub mod private_file;
 mod processors;
 pub mod text_file;
 

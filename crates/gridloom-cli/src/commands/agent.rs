@@ -42,7 +42,6 @@ pub fn run(options: Options) -> Result<ExitCode> {
         site: rest.site()?,
         listen: Some(listen),
         advertise: rest.advertise,
-        allow_remote: rest.trust_this_network,
         pool_keep_bytes: 0,
         ..NetConfig::new(Secret::find_or_make()?)
     };

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod functions;
 pub mod heuristics;
 pub mod idl;
+pub mod keys;
 pub mod logs;
 pub mod manual;
 #[cfg(feature = "workflows")]
@@ -150,9 +151,6 @@ pub struct ListenOptions {
     /// Address at which other nodes connect, if it differs from --listen; needed with 0.0.0.0
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
-    /// Listen beyond this host although nothing is encrypted: any process that reaches the port and knows the secret may connect
-    #[arg(long)]
-    pub trust_this_network: bool,
     /// End when standard input closes, so that the process ends with its parent
     #[arg(long)]
     pub until_stdin_closes: bool,
@@ -185,14 +183,8 @@ impl ListenOptions {
         }
     }
 
-    /// Refuses an address that other hosts can reach, unless the user trusts the network.
+    /// Refuses an address that does not show at which address others can connect.
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
-        if !listen.ip().is_loopback() && !self.trust_this_network {
-            bail!(
-                "listening on {listen} allows other hosts to connect, and nothing is encrypted; pass --trust-this-network if \
-                 only trusted hosts can reach it, or listen on 127.0.0.1"
-            );
-        }
         if listen.ip().is_unspecified() && self.advertise.is_none() {
             bail!("listening on {listen}: give the address at which others can connect with --advertise HOST:PORT");
         }

@@ -333,7 +333,6 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         listen: Some(options.server.listen),
         advertise: rest.advertise.clone(),
         secret,
-        allow_remote: rest.trust_this_network,
         shared_memory: !options.server.no_shared_memory,
         jobs: Some(jobs),
         speed_flops: options.server.speed,

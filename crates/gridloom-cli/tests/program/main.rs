@@ -14,6 +14,7 @@ mod data;
 mod deploy;
 mod full_disks;
 mod json;
+mod keys;
 mod log;
 #[cfg(feature = "workflows")]
 mod map;

@@ -57,7 +57,7 @@ fn a_node_without_a_secret_does_not_start() {
     // No folder can be created there, not even by root.
     let nowhere = Path::new("/proc/nowhere");
     for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
-        let arguments = ["agent", "--listen", listen, "--trust-this-network", "--advertise", "localhost:0"];
+        let arguments = ["agent", "--listen", listen, "--advertise", "localhost:0"];
         let (code, error) = status_and_stderr(of_user(nowhere, &arguments));
         assert_eq!(code, 1);
         assert!(error.contains("cannot store a grid secret in '/proc/nowhere/gridloom/secret'"), "{error}");

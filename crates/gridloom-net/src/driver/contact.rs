@@ -4,22 +4,21 @@ use std::io;
 use std::time::Instant;
 
 use gridloom_base::{NodeId, Time};
-use gridloom_channel::{Buffers, Channel, Key, Kind};
+use gridloom_channel::{Buffers, Channel, Kind};
 use mio::{Interest, Registry, Token};
 
 use crate::transport::delayed::DelayedStream;
 use crate::transport::handshake::Handshake;
 use crate::transport::stream::Stream;
+use crate::transport::tls::TlsStream;
 use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// A connection and its stage.
 pub(super) struct Connection {
-    pub(super) channel: Channel<DelayedStream<Stream>>,
+    pub(super) channel: Channel<TlsStream<DelayedStream<Stream>>>,
     pub(super) stage: Stage,
     /// Present during the handshake, except while a frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
-    /// Key of the received frames, until it is installed in the channel.
-    pub(super) receives_with: Option<Key>,
     pub(super) dial: Option<u64>,
     pub(super) deadline: Time,
     /// True if epoll reports when the socket can be written.
@@ -40,20 +39,20 @@ pub(super) enum Stage {
 impl Connection {
     /// Watches for writability only while data wait for it: otherwise each read by the peer would wake this node.
     pub(super) fn watch(&mut self, registry: &Registry, token: usize) -> io::Result<()> {
-        let blocked = self.channel.outbound.is_blocked() || self.channel.stream().is_blocked();
+        let blocked = self.channel.outbound.is_blocked() || self.channel.stream().get().is_blocked();
         if blocked == self.watches_writing {
             return Ok(());
         }
         self.watches_writing = blocked;
         let interests = if blocked { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        registry.reregister(self.channel.stream_mut(), Token(token), interests)
+        registry.reregister(self.channel.stream_mut().get_mut(), Token(token), interests)
     }
 
     /// Writes the due part of the data that a connection to another site delays. Returns the time of the next call, or
     /// `None` if nothing is delayed or the socket accepts no more.
     pub(super) fn write_due(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
         loop {
-            let due = self.channel.stream_mut().write_due(now)?;
+            let due = self.channel.stream_mut().get_mut().write_due(now)?;
             // The bytes written have made room for those that wait behind them.
             let before = self.channel.outbound.waiting_bytes();
             self.channel.flush(buffers)?;
@@ -74,7 +73,7 @@ impl Connection {
     /// Writes all queued frames as far as the socket accepts them: the connection ends either way.
     pub(super) fn flush_all(&mut self, buffers: &mut Buffers) {
         let _ = self.channel.flush(buffers);
-        self.channel.stream_mut().write_all_now();
+        self.channel.stream_mut().get_mut().write_all_now();
     }
 
     /// Queues a frame of the handshake.

@@ -19,9 +19,7 @@ use gridloom_base::dial::{CLOSED, NO_DESCRIPTORS, NOT_A_NODE, SILENT};
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::{Encoder, FrameError};
-use gridloom_channel::{
-    Body, Buffers, Channel, FrameLimits, Key, Keys, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion,
-};
+use gridloom_channel::{Body, Buffers, Channel, FrameLimits, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion};
 use gridloom_core::node::{Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
@@ -41,6 +39,7 @@ use crate::transport::handshake::{
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
+use crate::transport::tls::{TlsStream, is_violation};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
 /// Pause before connections are accepted again after the connection limit or the descriptor limit was reached.
@@ -62,7 +61,7 @@ pub(super) enum ConnectionUpdate {
     /// The control connection is down.
     Down(Link),
     /// A connection that a peer dialled for bulk data.
-    Bulk((TcpStream, Keys), Box<Hello>, Purpose),
+    Bulk(TlsStream<TcpStream>, Box<Hello>, Purpose),
 }
 
 /// The connections of a node.
@@ -184,7 +183,7 @@ impl Connections {
 
     /// Closes all connections.
     pub(super) fn shut_down(&mut self) {
-        self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().write_all_now());
+        self.connections.values_mut().for_each(|contact| contact.channel.stream_mut().get_mut().write_all_now());
         (self.peers, self.connections, self.open) = Default::default();
         self.dials = DialTable::default();
         self.listener = None;
@@ -205,6 +204,10 @@ impl Connections {
                 Ok(None) => return,
                 Ok(Some(stream)) => {
                     Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
+                        let stream = match stream {
+                            Stream::Tcp(_) => TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?,
+                            Stream::Unix(_) => TlsStream::plain(DelayedStream::new(stream)),
+                        };
                         let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
                         self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
                         self.open.half_open.insert(token);
@@ -290,20 +293,19 @@ impl Connections {
 
     fn add(
         &mut self,
-        mut stream: Stream,
+        mut stream: TlsStream<DelayedStream<Stream>>,
         stage: Stage,
         handshake: Handshake,
         dial: Option<u64>,
         deadline: Time,
     ) -> io::Result<&mut Connection> {
         let token = self.next_token;
-        self.registry.register(&mut stream, Token(token), Interest::READABLE | Interest::WRITABLE)?;
+        self.registry.register(stream.get_mut(), Token(token), Interest::READABLE | Interest::WRITABLE)?;
         self.next_token += 1;
         self.check_at = self.check_at.min(deadline);
-        let channel = Channel::new(DelayedStream::new(stream), CONTROL_BACKLOG_BYTES_MAX);
+        let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
-        let (receives_with, watches_writing) = (None, true);
-        let contact = Connection { channel, stage, handshake, receives_with, dial, deadline, watches_writing };
+        let contact = Connection { channel, stage, handshake, dial, deadline, watches_writing: true };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -314,7 +316,7 @@ impl Connections {
         let token = event.token().0;
         let Some(contact) = self.connections.get_mut(&token) else { return false };
         if contact.stage == Stage::Connecting {
-            match contact.channel.stream().get().is_connected() {
+            match contact.channel.stream().get().get().is_connected() {
                 Err(error) => {
                     self.lose(token, &cannot_connect(&error));
                     return false;
@@ -350,11 +352,6 @@ impl Connections {
         inbound.next(limits, &mut self.buffers)
     }
 
-    /// Returns the key with which the peer tags its frames from the next one on, if the handshake has just ended.
-    pub(super) fn take_key(&mut self, token: usize) -> Option<Key> {
-        self.connections.get_mut(&token)?.receives_with.take()
-    }
-
     /// Takes back the buffer once all complete frames in it are handled. Returns true if the caller should read again.
     /// `closing` means that the last event reported the peer's close, so a short read is not the end.
     pub(super) fn put_back(
@@ -367,11 +364,16 @@ impl Connections {
         inbound.release(&mut self.buffers);
         let Some(contact) = self.connections.get_mut(&token) else { return false };
         contact.channel.inbound = inbound;
+        // The bytes received may have ended the handshake of TLS, which queued frames wait for.
+        if contact.channel.outbound.is_blocked() {
+            self.open.dirty.insert(token);
+        }
         match filled {
             Ok(ReadOutcome::More) => return true,
             Ok(ReadOutcome::Drained) => return closing,
             Ok(ReadOutcome::Nothing) => {}
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
+            Err(error) if is_violation(&error) => self.lose_as(token, NOT_A_NODE, &error.to_string()),
             Err(error) => self.lose(token, &error.to_string()),
         }
         false
@@ -410,7 +412,7 @@ impl Connections {
                 continue;
             }
             let flushed = contact.channel.flush(&mut self.buffers).and_then(|()| contact.watch(&self.registry, token));
-            if contact.channel.stream().has_delayed() {
+            if contact.channel.stream().get().has_delayed() {
                 self.open.delaying.insert(token);
             }
             if let Err(error) = flushed {
@@ -434,7 +436,7 @@ impl Connections {
             let due = contact.write_due(now, &mut self.buffers);
             match due.and_then(|due| contact.watch(&self.registry, token).map(|()| due)) {
                 Ok(due) => {
-                    if contact.channel.stream().has_delayed() {
+                    if contact.channel.stream().get().has_delayed() {
                         self.open.delaying.insert(token);
                     }
                     self.open.due = self.open.due.into_iter().chain(due).min();
@@ -508,7 +510,7 @@ impl Connections {
         self.open.delaying.remove(&token);
         self.open.half_open.remove(&token);
         // If deregistering fails, closing the socket deregisters it.
-        let _ = self.registry.deregister(contact.channel.stream_mut());
+        let _ = self.registry.deregister(contact.channel.stream_mut().get_mut());
         if let Stage::Up(peer) = contact.stage
             && let Some(peer) = self.peers.get(&peer).filter(|peer| token_of(peer.link) == token)
         {
@@ -520,17 +522,23 @@ impl Connections {
     }
 
     /// Hands over a connection that turned out to be for bulk data.
-    pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose, keys: Keys) {
-        match self.forget(token).map(|contact| contact.channel.into_stream().into_inner()) {
-            Some(Stream::Tcp(stream)) => {
-                self.news.push_back(ConnectionUpdate::Bulk((stream.into(), keys), Box::new(hello), purpose))
+    pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
+        let Some(contact) = self.forget(token) else { return };
+        let mut tcp = None;
+        let stream = contact.channel.into_stream().map(|stream| match stream.into_inner() {
+            Stream::Tcp(stream) => tcp = Some(stream.into()),
+            Stream::Unix(_) => {}
+        });
+        match tcp {
+            Some(tcp) => {
+                let stream = stream.map(|()| tcp);
+                self.news.push_back(ConnectionUpdate::Bulk(stream, Box::new(hello), purpose))
             }
-            Some(Stream::Unix(_)) => {
+            None => {
                 self.log(
                     warning("a peer on this host opened a bulk connection instead of sharing memory").peer(hello.name),
                 );
             }
-            None => {}
         }
     }
 

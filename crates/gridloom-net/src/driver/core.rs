@@ -373,15 +373,12 @@ impl Core {
                 },
                 Err(error) => Err(error.to_string()),
             };
-            if !matches!(stage, Stage::Up(_)) {
-                self.contacts.take_key(token).into_iter().for_each(|key| inbound.authenticate(key));
-            }
             match bulk {
                 Ok(None) => {}
                 Ok(Some(_)) if !inbound.is_empty() => {
                     self.contacts.lose(token, "bulk data before the end of the handshake");
                 }
-                Ok(Some((hello, purpose, keys))) => self.contacts.hand_over(token, hello, purpose, keys),
+                Ok(Some((hello, purpose))) => self.contacts.hand_over(token, hello, purpose),
                 Err(why) => self.contacts.refuse(token, &why),
             }
             self.process_pending();

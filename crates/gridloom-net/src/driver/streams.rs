@@ -16,8 +16,7 @@ use std::{io, net, thread};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::tags::TAG_MISMATCH_TEXT;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 use gridloom_core::node::{Input, LogLine, Role};
 
 use peer::{Incoming, Peer, STREAMS_MAX};
@@ -38,6 +37,7 @@ use crate::transport::outgoing::OutgoingLane;
 use crate::transport::sender::dial_bulk;
 use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;
+use crate::transport::tls::{CORRUPTED, TlsStream};
 use crate::transport::{ACKNOWLEDGE_EVERY, CORRUPTED_IN_A_ROW_MAX, Cargo, PARTIALLY_HELD_MAX, WorldMessage};
 
 /// Selects a lane and starts it if needed.
@@ -248,8 +248,8 @@ impl Streams {
                 let _ = reply.send(self.admit_local(&hello, stream));
             }
             Notice::LocalHandshakeEnded => self.handshakes -= 1,
-            Notice::Opened { link, stream, socket: (socket, keys) } => {
-                self.receive_tcp(link, stream, (socket.into(), keys));
+            Notice::Opened { link, stream, socket } => {
+                self.receive_tcp(link, stream, socket.into());
             }
             Notice::Started { link, datum } => {
                 // A datum that the peer must not send ends its connection once it has arrived.
@@ -326,22 +326,23 @@ impl Streams {
     }
 
     /// Takes over a bulk connection that a peer has dialled.
-    pub(super) fn take_bulk(&mut self, (socket, keys): (net::TcpStream, Keys), hello: Hello, purpose: Purpose) {
+    pub(super) fn take_bulk(&mut self, mut socket: TlsStream<net::TcpStream>, hello: Hello, purpose: Purpose) {
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
-        if let Err(error) = prepare_blocking(&socket) {
+        if let Err(error) = prepare_blocking(socket.get()) {
             let link = peer.link;
             self.log(warning("a bulk connection cannot be used").peer(&hello.name).why(error));
             return self.stream_ended(link, hello.stream, 0, StreamOutcome::Ended);
         }
+        socket.set_blocking();
         if purpose == Purpose::BulkReceive {
             if let Some(outgoing) = peer.outgoing.of(hello.stream) {
-                outgoing.opened(hello.stream, (socket, keys));
+                outgoing.opened(hello.stream, socket);
             }
             return;
         }
         let link = peer.link;
-        if let Some((stripes, keys)) = peer.add_stripe(hello.stream, hello.stripe, (socket, keys)) {
-            self.receive_tcp(link, hello.stream, (stripes, keys));
+        if let Some(stripes) = peer.add_stripe(hello.stream, hello.stripe, socket) {
+            self.receive_tcp(link, hello.stream, stripes);
         }
     }
 
@@ -352,7 +353,7 @@ impl Streams {
         let open = move || {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
             inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until, |_| 1) {
-                Ok(((socket, _), keys)) => Notice::Opened { link, stream, socket: (socket, keys) },
+                Ok((socket, _)) => Notice::Opened { link, stream, socket },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended },
             });
         };
@@ -364,14 +365,14 @@ impl Streams {
     }
 
     /// Starts receiving on a stream that is in the peer's list.
-    fn receive_tcp(&mut self, link: Link, stream: u64, (stripes, keys): (Stripes, Keys)) {
+    fn receive_tcp(&mut self, link: Link, stream: u64, stripes: Stripes) {
         if !self.is_up(link) {
             return;
         }
         let receiver = self.receiver(link, stream);
         let started = stripes.handles().and_then(|closer| {
             let thread = thread::Builder::new().name(format!("from {}", link.peer)).stack_size(STACK_BYTES);
-            self.inbox.threads.spawn(thread, move || receiver.run_tcp(stripes, keys.receive)).map(|()| closer)
+            self.inbox.threads.spawn(thread, move || receiver.run_tcp(stripes)).map(|()| closer)
         });
         match (started, self.peers.get_mut(&link.peer).and_then(|peer| peer.incoming.get_mut(&stream))) {
             (Ok(closer), Some(incoming)) => incoming.closer = Some(Closer::Tcp(closer)),
@@ -463,19 +464,19 @@ impl Streams {
         peer.changed_in_a_row += 1;
         let (name, times) = (peer.hello.name.clone(), peer.changed_in_a_row);
         let Some(CorruptedPart { datum, from_byte, .. }) = part else {
-            return self.on_corrupted_again(link, times, warning(TAG_MISMATCH_TEXT).peer(name));
+            return self.on_corrupted_again(link, times, warning(CORRUPTED).peer(name));
         };
         let why =
             format!("{datum} was corrupted in transit: its bytes from {from_byte} on are not those that '{name}' sent");
         let from = link.peer;
         self.input(Input::DatumBroken { from, datum, no_memory: false, why: why.clone() });
-        self.on_corrupted_again(link, times, warning(TAG_MISMATCH_TEXT).peer(name).why(why));
+        self.on_corrupted_again(link, times, warning(CORRUPTED).peer(name).why(why));
     }
 
     fn on_corrupted_again(&mut self, link: Link, times: u32, line: LogLine) {
         self.log(line);
         if times >= CORRUPTED_IN_A_ROW_MAX {
-            self.news.push_back(StreamUpdate::Lose(link, format!("{TAG_MISMATCH_TEXT} ({times} times in a row)")));
+            self.news.push_back(StreamUpdate::Lose(link, format!("{CORRUPTED} ({times} times in a row)")));
         }
     }
 

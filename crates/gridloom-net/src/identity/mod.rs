@@ -4,10 +4,11 @@
 //! unix sockets of one user can connect them and shared memory can be passed between them; a [`Secret`] is never
 //! printed and never leaves the process.
 //!
-//! **Not here:** encryption.
+//! **Not here:** encryption ([`crate::transport::tls`]).
 
 mod node_key;
 mod secret;
+mod tls_identity;
 
 use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
@@ -16,6 +17,7 @@ pub use node_key::{Credentials, NodeKey};
 pub(crate) use node_key::{SIGNATURE_BYTES, has_signed, id_of};
 pub(crate) use secret::Ticket;
 pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, TICKET_VARIABLE, secret_file};
+pub use tls_identity::TlsIdentity;
 
 /// Kernel and network namespace as text; empty if memory must not be shared.
 #[derive(Clone, PartialEq, Eq, Debug)]

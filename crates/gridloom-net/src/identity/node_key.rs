@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ed25519_compact::{KeyPair, PublicKey, Seed, Signature};
 use gridloom_base::NodeId;
 
-use super::{Secret, Ticket, random};
+use super::{Secret, Ticket, TlsIdentity, random};
 
 /// Length of a signature in bytes.
 pub const SIGNATURE_BYTES: usize = Signature::BYTES;
@@ -72,6 +72,8 @@ pub(crate) fn has_signed(public: &[u8; 32], message: &[u8], signature: &[u8; SIG
 pub struct Credentials {
     pub secret: Secret,
     pub key: Arc<NodeKey>,
+    /// Certificate of this process, for the connections that carry its handshakes.
+    pub tls: TlsIdentity,
 }
 
 impl Credentials {
@@ -80,12 +82,20 @@ impl Credentials {
     /// # Errors
     /// If the system has no random bytes.
     pub fn new(secret: Secret) -> io::Result<Credentials> {
-        Ok(Credentials { secret, key: Arc::new(NodeKey::random()?) })
+        Credentials::with_key(secret, NodeKey::random()?)
+    }
+
+    /// Creates credentials for a node with this key.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn with_key(secret: Secret, key: NodeKey) -> io::Result<Credentials> {
+        Ok(Credentials { secret, key: Arc::new(key), tls: TlsIdentity::new()? })
     }
 
     /// Returns credentials for a connection to a peer with this ticket.
     pub(crate) fn for_peer(&self, ticket: Option<Ticket>) -> Credentials {
-        Credentials { secret: self.secret.for_peer(ticket), key: self.key.clone() }
+        Credentials { secret: self.secret.for_peer(ticket), key: self.key.clone(), tls: self.tls.clone() }
     }
 }
 

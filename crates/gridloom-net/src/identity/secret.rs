@@ -12,11 +12,12 @@
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs};
+
+use gridloom_resources::private_file::{self, Existing};
 
 use super::random;
 
@@ -85,17 +86,7 @@ impl Secret {
         let say =
             |why: String| io::Error::new(ErrorKind::InvalidData, format!("grid secret '{}': {why}", path.display()));
         let read = |error: io::Error| io::Error::new(error.kind(), say(error.to_string()).to_string());
-        let file = fs::File::open(path).map_err(read)?;
-        let status = file.metadata().map_err(read)?;
-        // The mode of a pipe or a device does not determine which users can read the secret.
-        if status.is_file() {
-            check_private(&status).map_err(|why| say(format!("{why}; run: chmod 600 '{}'", path.display())))?;
-        }
-        let mut bytes = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(file, SECRET_FILE_BYTES_MAX + 1), &mut bytes).map_err(read)?;
-        if bytes.len() as u64 > SECRET_FILE_BYTES_MAX {
-            return Err(say(format!("too long for a secret (limit {SECRET_FILE_BYTES_MAX} bytes)")));
-        }
+        let bytes = private_file::read(path, SECRET_FILE_BYTES_MAX).map_err(read)?;
         match bytes.trim_ascii() {
             [] => Err(say(
                 "the file is blank; 'gridloom secret --replace' writes a random secret to the usual file".into()
@@ -321,18 +312,6 @@ pub fn secret_file() -> Option<PathBuf> {
     set("XDG_CONFIG_HOME").or_else(home).map(|folder| folder.join("gridloom").join("secret"))
 }
 
-/// Rejects a file that is owned by, or readable for, users other than this one and root.
-fn check_private(status: &fs::Metadata) -> Result<(), String> {
-    let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
-    if owner != own && owner != 0 {
-        return Err(format!("the file belongs to user {owner}, not to user {own}"));
-    }
-    match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(format!("other users can use the file (mode {mode:04o})")),
-    }
-}
-
 /// Writes a random secret atomically: a reader of the file finds a complete secret or none.
 fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
     let named = |error: io::Error| {
@@ -340,16 +319,9 @@ fn write_new(file: &Path, replaces: bool) -> io::Result<()> {
             format!("cannot store a grid secret in '{}': {error}; alternatively set {SECRET_VARIABLE}", file.display());
         io::Error::new(error.kind(), what)
     };
-    let folder = file.parent().expect("the file of the secret lies in a folder");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(named)?;
-    let trial = folder.join(format!(".secret-{}", hex(&random::<8>()?)));
     let text = format!("{}\n", hex(&random::<32>()?));
-    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&trial);
-    let done = written.and_then(|mut open| open.write_all(text.as_bytes()).and_then(|()| open.sync_all()));
-    let done = done.and_then(|()| if replaces { fs::rename(&trial, file) } else { fs::hard_link(&trial, file) });
-    // After a rename this file no longer exists.
-    let _ = fs::remove_file(&trial);
-    done.map_err(named)
+    let existing = if replaces { Existing::Replaced } else { Existing::Refused };
+    private_file::write(file, text.as_bytes(), existing).map_err(named)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -397,12 +369,14 @@ mod tests {
         let folder = folder("modes");
         let file = folder.join("secret");
         fs::write(&file, "hunter2\n").unwrap();
-        for mode in [0o644, 0o640, 0o606, 0o660] {
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-            let error = Secret::from_file(&file).unwrap_err().to_string();
-            let (path, mode) = (file.display(), format!("(mode {mode:04o})"));
-            assert!(error.contains(&mode) && error.contains(&format!("chmod 600 '{path}'")), "{error}");
-        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Secret::from_file(&file).unwrap_err().to_string();
+        let path = file.display();
+        assert!(
+            error.starts_with(&format!("grid secret '{path}': other users can use the file (mode 0644)")),
+            "{error}"
+        );
+        assert!(error.ends_with(&format!("; run: chmod 600 '{path}'")), "{error}");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(Secret::from_file(&file).unwrap(), Secret::from_bytes(b"hunter2"));
         fs::remove_dir_all(folder).unwrap();
@@ -422,20 +396,16 @@ mod tests {
     }
 
     #[test]
-    fn many_that_make_a_secret_at_once_end_up_with_one() {
+    fn a_secret_is_replaced_only_on_request() {
         let folder = folder("once");
         let file = folder.join("gridloom").join("secret");
-        let made = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| write_new(&file, false).is_ok())).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|made| *made).count()
-        });
-        assert_eq!(made, 1);
-        let (own, above) = (fs::metadata(&file).unwrap(), fs::metadata(file.parent().unwrap()).unwrap());
-        assert_eq!((own.mode() & 0o777, above.mode() & 0o777, own.len()), (0o600, 0o700, 65));
+        write_new(&file, false).unwrap();
         let before = Secret::from_file(&file).unwrap();
+        assert_eq!(write_new(&file, false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(Secret::from_file(&file).unwrap(), before);
         write_new(&file, true).unwrap();
         assert_ne!(Secret::from_file(&file).unwrap(), before);
-        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no trial is left");
+        assert_eq!(fs::read(&file).unwrap().len(), 65);
         fs::remove_dir_all(folder).unwrap();
     }
 

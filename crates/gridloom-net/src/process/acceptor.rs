@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use gridloom_channel::Keys;
-
 use super::peers::NewConnection;
 use super::stream::{RingCount, Rings};
 use crate::descriptors::{TooFewDescriptors, ensure_descriptors};
 use crate::identity::Credentials;
 use crate::threads::STACK_BYTES;
 use crate::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
+use crate::transport::tls::TlsStream;
 
 /// State of a listener's thread.
 #[derive(Clone)]
@@ -69,11 +68,9 @@ impl Acceptor {
         drop(under_way);
         let (acceptor, all) = (self.clone(), pending.clone());
         let run = move || {
-            let shaken = acceptor.run_handshake(&stream);
+            let shaken = acceptor.run_handshake(stream);
             lock(&all).remove(&number);
-            if let Ok((name, keys, rings)) = shaken {
-                acceptor.admit(NewConnection { stream, name, keys, rings });
-            }
+            shaken.into_iter().for_each(|shaken| acceptor.admit(shaken));
         };
         if thread::Builder::new().name("handshake".into()).stack_size(STACK_BYTES).spawn(run).is_err() {
             lock(pending).remove(&number);
@@ -87,31 +84,35 @@ impl Acceptor {
         }
     }
 
-    fn run_handshake(&self, stream: &TcpStream) -> io::Result<(String, Keys, Option<Rings>)> {
+    fn run_handshake(&self, stream: TcpStream) -> io::Result<NewConnection> {
         stream.set_nodelay(true)?;
         let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
-        let mut stream = stream;
-        let (hello, _, session) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
+        let mut stream = TlsStream::accept(stream, &self.credentials.tls)?;
+        stream.set_blocking();
+        let (hello, _, _) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
             _ => Err("this is a process of a deployment, not a grid node".into()),
         })?;
-        let rings = if is_here(&hello, &self.own) { Rings::accept(stream, &self.rings)? } else { None };
-        Ok((hello.name, session.keys, rings))
+        let rings = if is_here(&hello, &self.own) { Rings::accept(&mut stream, &self.rings)? } else { None };
+        Ok(NewConnection { stream, name: hello.name, rings })
     }
 }
 
 /// Runs the dialler's side of the handshake.
 pub(super) fn dial_handshake(
     stream: TcpStream,
+    address: SocketAddr,
     credentials: &Credentials,
     own: &Hello,
     count: &RingCount,
 ) -> io::Result<NewConnection> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
-    let (hello, _, session) = run_blocking(&mut &stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-    let rings = if is_here(&hello, own) { Rings::dial(&stream, count)? } else { None };
-    Ok(NewConnection { stream, name: hello.name, keys: session.keys, rings })
+    let mut stream = TlsStream::dial(stream, &credentials.tls, address)?;
+    stream.set_blocking();
+    let (hello, _, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+    let rings = if is_here(&hello, own) { Rings::dial(&mut stream, count)? } else { None };
+    Ok(NewConnection { stream, name: hello.name, rings })
 }
 
 /// Reports whether both processes share memory.

@@ -7,17 +7,17 @@ use std::io;
 use std::net::TcpStream;
 
 use gridloom_base::limits::{FORMER_PEERS_MAX, SEND_QUEUE_BYTES_MAX};
-use gridloom_channel::{Channel, Keys};
+use gridloom_channel::Channel;
 use gridloom_process::PeerId;
 
 use super::siblings::SiblingConnection;
 use super::stream::{Rings, Stream};
+use crate::transport::tls::TlsStream;
 
 /// A connection after its handshake.
 pub(super) struct NewConnection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: TlsStream<TcpStream>,
     pub(super) name: String,
-    pub(super) keys: Keys,
     /// Present if the peer is a process on this host.
     pub(super) rings: Option<Rings>,
 }
@@ -41,14 +41,14 @@ pub(super) struct Peers {
 impl Peers {
     /// Adds a connection after its handshake.
     pub(super) fn join(&mut self, shaken: NewConnection) -> io::Result<PeerId> {
-        let NewConnection { stream, name, keys, rings } = shaken;
-        stream.set_nonblocking(true)?;
+        let NewConnection { mut stream, name, rings } = shaken;
+        stream.get().set_nonblocking(true)?;
+        stream.set_nonblocking();
         let peer = self.name(name);
         let is_near = rings.is_some();
-        let mut channel = Channel::new(Stream::new(stream, rings), SEND_QUEUE_BYTES_MAX as usize);
-        match is_near {
-            true => self.local.push(peer),
-            false => channel.authenticate(keys),
+        let channel = Channel::new(Stream::new(stream, rings), SEND_QUEUE_BYTES_MAX as usize);
+        if is_near {
+            self.local.push(peer);
         }
         self.channels.insert(peer, channel);
         Ok(peer)

@@ -29,6 +29,7 @@ use gridloom_base::limits::{DIAL_NS_MAX, RINGS_MAX};
 use super::ring::{RING_WORDS, Reader, Writer};
 use crate::identity::random;
 use crate::segment::SharedWords;
+use crate::transport::tls::TlsStream;
 
 /// Layout: the dialler's ring, the acceptor's ring, and the number.
 const WORDS: usize = 2 * RING_WORDS + 1;
@@ -102,7 +103,7 @@ impl Offer {
 
 /// One end of a connection, which does not block.
 pub(super) struct Stream {
-    tcp: TcpStream,
+    tcp: TlsStream<TcpStream>,
     rings: Option<Rings>,
     /// True if the socket was read to its end, or is broken.
     is_ended: bool,
@@ -119,11 +120,11 @@ impl Rings {
     ///
     /// # Errors
     /// If the acceptor does not reply.
-    pub(super) fn dial(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
+    pub(super) fn dial(stream: &mut TlsStream<TcpStream>, count: &RingCount) -> io::Result<Option<Rings>> {
         // The acceptor waits for an offer even if memory or descriptors are exhausted.
         let made = count.take().and_then(|counted| Some((counted, Offer::new().ok()?)));
         let offer = made.as_ref().map_or(NO_OFFER, |(_, offer)| offer.bytes);
-        let answer = within(stream, |mut stream| {
+        let answer = within(stream, |stream| {
             stream.write_all(&offer)?;
             let mut answer = [0];
             stream.read_exact(&mut answer)?;
@@ -137,8 +138,8 @@ impl Rings {
     ///
     /// # Errors
     /// If the dialler does not send its offer.
-    pub(super) fn accept(stream: &TcpStream, count: &RingCount) -> io::Result<Option<Rings>> {
-        within(stream, |mut stream| {
+    pub(super) fn accept(stream: &mut TlsStream<TcpStream>, count: &RingCount) -> io::Result<Option<Rings>> {
+        within(stream, |stream| {
             let mut offer = NO_OFFER;
             stream.read_exact(&mut offer)?;
             let opened = count.take().and_then(|counted| Some((counted, Offer::open(offer)?)));
@@ -149,15 +150,20 @@ impl Rings {
 }
 
 /// Runs an exchange on the blocking socket, with a time limit.
-fn within<T>(stream: &TcpStream, exchange: impl FnOnce(&TcpStream) -> io::Result<T>) -> io::Result<T> {
-    stream.set_read_timeout(Some(Duration::from_nanos(DIAL_NS_MAX)))?;
+fn within<T>(
+    stream: &mut TlsStream<TcpStream>,
+    exchange: impl FnOnce(&mut TlsStream<TcpStream>) -> io::Result<T>,
+) -> io::Result<T> {
+    stream.get().set_read_timeout(Some(Duration::from_nanos(DIAL_NS_MAX)))?;
     let done = exchange(stream);
-    stream.set_read_timeout(None)?;
+    stream.get().set_read_timeout(None)?;
     done
 }
 
 impl Stream {
-    pub(super) fn new(tcp: TcpStream, rings: Option<Rings>) -> Stream {
+    pub(super) fn new(tcp: TlsStream<TcpStream>, rings: Option<Rings>) -> Stream {
+        // Wake-up bytes tell nothing, so they are not encrypted.
+        let tcp = if rings.is_some() { TlsStream::plain(tcp.into_inner()) } else { tcp };
         Stream { tcp, rings, is_ended: false }
     }
 
@@ -165,12 +171,17 @@ impl Stream {
         self.rings.is_some()
     }
 
+    /// Reports whether the last read left bytes of the socket here.
+    pub(super) fn has_unread(&self) -> bool {
+        self.tcp.has_unread()
+    }
+
     /// Returns the socket; the other side can still read everything that was written.
     pub(super) fn into_socket(self) -> TcpStream {
         if let Some(rings) = &self.rings {
             rings.writer.close();
         }
-        self.tcp
+        self.tcp.into_inner()
     }
 
     /// Reports whether the ring has data to read.
@@ -216,7 +227,7 @@ impl Stream {
         if self.rings.is_none() || self.is_ended {
             return;
         }
-        match self.tcp.read(&mut [0; WAKE_BYTES_MAX]) {
+        match self.tcp.get_mut().read(&mut [0; WAKE_BYTES_MAX]) {
             Ok(0) => self.is_ended = true,
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
@@ -237,7 +248,7 @@ impl Read for Stream {
         let Some(rings) = &mut self.rings else { return self.tcp.read(into) };
         let (length, wakes) = rings.reader.read(into)?;
         if wakes {
-            wake_peer(&self.tcp);
+            wake_peer(self.tcp.get());
         }
         match length {
             0 if self.is_ended && !rings.reader.has_bytes() => Ok(0),
@@ -272,13 +283,13 @@ impl Write for Stream {
         let Some(rings) = &mut self.rings else { return self.tcp.write_vectored(parts) };
         let (length, wakes) = rings.writer.write(parts)?;
         if wakes {
-            wake_peer(&self.tcp);
+            wake_peer(self.tcp.get());
         }
         Ok(length)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.tcp.flush()
     }
 }
 
@@ -298,11 +309,11 @@ mod tests {
     /// Returns whether the dialler and the acceptor have rings, while the counters are held.
     fn shake(dialler: &RingCount, acceptor: &RingCount) -> [bool; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
+        let mut dialled = TlsStream::plain(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let mut accepted = TlsStream::plain(listener.accept().unwrap().0);
         thread::scope(|scope| {
-            let other = scope.spawn(|| Rings::accept(&accepted, acceptor).unwrap());
-            let own = Rings::dial(&dialled, dialler).unwrap();
+            let other = scope.spawn(|| Rings::accept(&mut accepted, acceptor).unwrap());
+            let own = Rings::dial(&mut dialled, dialler).unwrap();
             [own.is_some(), other.join().unwrap().is_some()]
         })
     }

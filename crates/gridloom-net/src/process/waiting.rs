@@ -92,7 +92,7 @@ impl NetProcess {
     /// Like [`NetProcess::poll`], for the sockets only.
     fn poll_sockets(&mut self, left_ns: Option<u64>) -> bool {
         self.sockets_checked_at = Instant::now();
-        let mut peers = Vec::new();
+        let (mut peers, mut left_ns) = (Vec::new(), left_ns);
         let mut watched = vec![PollFd::new(&self.wake_pipe, PollFlags::IN)];
         for (peer, channel) in self.peers.channels() {
             let more = match channel.stream().has_rings() {
@@ -102,14 +102,18 @@ impl NetProcess {
                 false => PollFlags::empty(),
             };
             watched.push(PollFd::new(channel.stream(), PollFlags::IN | more));
-            peers.push(peer);
+            let has_unread = channel.stream().has_unread();
+            peers.push((peer, has_unread));
+            if has_unread {
+                left_ns = Some(0);
+            }
         }
         let left = left_ns.map(|ns| {
             let left = Duration::from_nanos(ns);
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
         });
         match rustix::event::poll(&mut watched, left.as_ref()) {
-            Ok(0) => return false,
+            Ok(0) if peers.iter().all(|(_, has_unread)| !has_unread) => return false,
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return true,
             Err(error) => panic!("poll of this process's own descriptors failed: {error}"),
@@ -119,8 +123,8 @@ impl NetProcess {
         if ready[0].intersects(readable) {
             self.take_accepted();
         }
-        for (peer, ready) in peers.into_iter().zip(&ready[1..]) {
-            if ready.intersects(readable) {
+        for ((peer, has_unread), ready) in peers.into_iter().zip(&ready[1..]) {
+            if has_unread || ready.intersects(readable) {
                 if let Some(channel) = self.peers.channel(peer) {
                     channel.stream_mut().on_wake_bytes(ready.intersects(ENDED));
                 }

@@ -319,7 +319,7 @@ impl ProcessWorld for NetProcess {
         let mut why = "the name has no address".to_string();
         for address in self.address_of(host, port)? {
             let shaken = TcpStream::connect_timeout(&address, Duration::from_nanos(DIAL_NS_MAX))
-                .and_then(|stream| dial_handshake(stream, &self.credentials, &self.own, &self.acceptor.rings));
+                .and_then(|stream| dial_handshake(stream, address, &self.credentials, &self.own, &self.acceptor.rings));
             match shaken {
                 Ok(mut shaken) => {
                     shaken.name = format!("{}:{port}", shaken.name);

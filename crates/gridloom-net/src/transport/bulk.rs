@@ -20,8 +20,7 @@ use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Meta, slice_bytes};
-use gridloom_channel::tags::{TAG_BYTES, TagMismatch, TaggedStream, Tagger};
-use gridloom_channel::{Key, WireVersion, frame};
+use gridloom_channel::{WireVersion, frame};
 use gridloom_core::node::Role;
 use serde::de::DeserializeOwned;
 
@@ -124,9 +123,8 @@ pub struct Receiver {
 
 impl Receiver {
     /// Receives until the stream ends, and posts notices to the loop.
-    pub fn run_tcp(self, mut stream: Stripes, key: Key) {
-        let mut tagger = Tagger::new(key);
-        self.run(|serial| self.receive_one(&mut stream, &mut tagger, serial));
+    pub fn run_tcp(self, mut stream: Stripes) {
+        self.run(|serial| self.receive_one(&mut stream, serial));
     }
 
     /// Calls `receive` with the last serial number until it fails; it receives what follows and returns its serial.
@@ -157,21 +155,23 @@ impl Receiver {
         self.inbox.post(Notice::Discarded { link: self.link, stream: self.stream, serial, cargo, no_memory, why });
     }
 
-    fn receive_one(&self, stream: &mut Stripes, tagger: &mut Tagger, last_serial: u64) -> Result<u64, StreamOutcome> {
-        let header = read_header(stream, tagger, self.wire_version)?;
+    fn receive_one(&self, stream: &mut Stripes, last_serial: u64) -> Result<u64, StreamOutcome> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let header = decode_header::<CargoHeader>(length, stream, self.wire_version)?;
         check_header(&header, last_serial)?;
         let serial = header.serial;
         match self.filler(&header) {
             Ok(filler) => {
                 let started = Instant::now();
-                let payload = self.read((stream, tagger), &header, filler)?;
+                let payload = self.read(stream, &header, filler)?;
                 let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 // The time of the rest does not indicate the time of the whole.
                 let took_ns = if header.resume.is_some() { 0 } else { took_ns };
                 self.arrived(header, payload, took_ns);
             }
             Err((no_memory, why)) => {
-                discard_rest(stream, tagger, &header)?;
+                discard_rest(stream, &header)?;
                 self.not_taken(header, no_memory, why);
             }
         }
@@ -219,12 +219,7 @@ impl Receiver {
 
 impl Receiver {
     /// Reads a datum into its memory, and reports its progress.
-    fn read(
-        &self,
-        (stream, tagger): (&mut Stripes, &mut Tagger),
-        header: &CargoHeader,
-        mut filler: Filler,
-    ) -> Result<Payload, StreamOutcome> {
+    fn read(&self, stream: &mut Stripes, header: &CargoHeader, mut filler: Filler) -> Result<Payload, StreamOutcome> {
         let (size_bytes, mut filled) = (header.size_bytes, header.resume_from_byte());
         let part_bytes = part_bytes(header);
         let datum = header.cargo.datum().filter(|_| size_bytes > part_bytes as u64);
@@ -237,10 +232,11 @@ impl Receiver {
             if length == 0 {
                 break;
             }
-            if let Err(error) = read_part(stream, tagger, part) {
+            if let Err(error) = stream.read_exact(part) {
                 self.keep(header, filler);
                 return Err(changed_part(error, header, filled));
             }
+            stream.next_part();
             filler.advance(length);
             filled += length as u64;
             passage.iter().for_each(|passage| passage.advance(length));
@@ -263,43 +259,14 @@ impl Receiver {
     }
 }
 
-/// Reads a header and verifies its tag.
-fn read_header(stream: &mut Stripes, tagger: &mut Tagger, wire_version: WireVersion) -> io::Result<CargoHeader> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let size = u32::from_le_bytes(length) as usize;
-    if size > CARGO_HEADER_BYTES_MAX {
-        // No sender produces such a length, and the tag that would prove it comes after the header.
-        return Err(TagMismatch.into());
-    }
-    let mut bytes = vec![0; size + TAG_BYTES];
-    stream.read_exact(&mut bytes)?;
-    let (head, tag) = bytes.split_at(size);
-    if !tagger.is_tag(&[&length, head], tag) {
-        return Err(TagMismatch.into());
-    }
-    frame::parse(head, wire_version).map_err(|error| invalid(error.to_string()))
-}
-
-/// Reads a part and verifies its tag.
-fn read_part(stream: &mut Stripes, tagger: &mut Tagger, part: &mut [u8]) -> io::Result<()> {
-    let mut tagged = TaggedStream::new(stream, Some(tagger));
-    tagged.read_exact(part)?;
-    tagged.check_tag()?;
-    stream.next_part();
-    Ok(())
-}
-
 /// Reads all remaining parts of a datum and discards them.
-fn discard_rest(stream: &mut Stripes, tagger: &mut Tagger, header: &CargoHeader) -> io::Result<()> {
+fn discard_rest(stream: &mut Stripes, header: &CargoHeader) -> io::Result<()> {
     let (mut left, part_bytes) = (header.size_bytes - header.resume_from_byte(), part_bytes(header) as u64);
     while left > 0 {
         let part = left.min(part_bytes);
-        let mut tagged = TaggedStream::new(stream, Some(tagger));
-        if io::copy(&mut Read::by_ref(&mut tagged).take(part), &mut io::sink())? < part {
+        if io::copy(&mut Read::by_ref(stream).take(part), &mut io::sink())? < part {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        tagged.check_tag()?;
         stream.next_part();
         left -= part;
     }

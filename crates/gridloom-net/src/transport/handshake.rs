@@ -22,13 +22,12 @@
 //! **Decider.** Two nodes may dial each other at the same moment. Of a pair's control connections, the node with the
 //! larger identifier alone decides which one is kept. On all other kinds of connections the acceptor decides.
 //!
-//! **Keys.** Both sides derive a key for each direction from the secret and both hellos. Over TCP, each subsequent
-//! frame carries a tag made with it ([`gridloom_channel::tags`]). Unix sockets need no tags: the kernel reports which
-//! user is at the other end.
+//! **Encryption.** Over TCP, all of this is inside of TLS ([`super::tls`]), and the proofs contain a hash of the
+//! acceptor's certificate. So a node between the two ends, which has a certificate of its own, cannot pass on the proofs.
+//! Unix sockets need no TLS: the kernel reports which user is at the other end.
 //!
 //! **Guarantees:** no input causes a panic; nothing beyond [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
-//! **Limits:** a peer that completes half a handshake can guess a weak secret offline. Nothing is encrypted;
-//! encryption is left to the links outside the trusted network.
+//! **Limit:** a peer that completes half a handshake can guess a weak secret offline.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -36,15 +35,14 @@ use std::time::Duration;
 
 use gridloom_base::NodeId;
 use gridloom_channel::frame::{self, Decoder, Encoder};
-use gridloom_channel::tags::are_equal;
-use gridloom_channel::{FrameLimits, Key, Keys, Kind, WireVersion};
+use gridloom_channel::{FrameLimits, Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::deadline::DeadlineGuard;
 use super::stripes::Stripe;
+use super::tls::TlsStream;
 use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
@@ -103,7 +101,7 @@ pub struct Hello {
     /// Random bytes that make every handshake unique.
     pub nonce: [u8; 32],
     /// On a bulk connection: proves at once that its dialler has a control connection ([`Pass`]).
-    pub pass: Option<[u8; 16]>,
+    pub pass: Option<[u8; 32]>,
     /// Ticket number, if this side proves a ticket and not the grid's secret.
     pub ticket: Option<Ticket>,
 }
@@ -115,15 +113,16 @@ pub struct Pass([u8; 32]);
 
 impl Pass {
     /// Returns the proof that the dialler of a bulk connection sends.
-    pub fn of(&self, dialler: NodeId, purpose: Purpose, stream: u64) -> [u8; 16] {
+    pub fn of(&self, dialler: NodeId, purpose: Purpose, stream: u64) -> [u8; 32] {
         let says = [&dialler.0.to_le_bytes()[..], &stream.to_le_bytes(), &[purpose as u8]].concat();
-        *blake3::keyed_hash(&self.0, &says).as_bytes().first_chunk().expect("a hash has 32 bytes")
+        *blake3::keyed_hash(&self.0, &says).as_bytes()
     }
 
     /// Reports whether a hello contains the proof.
     pub fn is_in(&self, hello: &Hello) -> bool {
         let due = self.of(hello.node, hello.purpose, hello.stream);
-        hello.pass.is_some_and(|pass| are_equal(&pass, &due))
+        // Comparing two blake3 hashes takes constant time.
+        hello.pass.is_some_and(|pass| blake3::Hash::from_bytes(pass) == blake3::Hash::from_bytes(due))
     }
 }
 
@@ -136,8 +135,6 @@ impl std::fmt::Debug for Pass {
 /// The result of a handshake, for both ends.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// Keys for the tags of subsequent frames.
-    pub keys: Keys,
     /// Pass for further connections.
     pub pass: Pass,
     /// Negotiated version.
@@ -189,6 +186,8 @@ pub struct Handshake {
     dialler: bool,
     stage: Stage,
     peer: Option<(Hello, Vec<u8>)>,
+    /// Hash of the acceptor's certificate ([`super::tls::TlsStream::binding`]).
+    binding: Vec<u8>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -205,7 +204,16 @@ impl Handshake {
         let own_body = hello_body(&own);
         let first = own_body.clone();
         Ok((
-            Handshake { credentials, own, own_body, dialler: true, stage: Stage::Hello, peer: None, session: None },
+            Handshake {
+                credentials,
+                own,
+                own_body,
+                dialler: true,
+                stage: Stage::Hello,
+                peer: None,
+                binding: Vec::new(),
+                session: None,
+            },
             first,
         ))
     }
@@ -225,6 +233,7 @@ impl Handshake {
             dialler: false,
             stage: Stage::Hello,
             peer: None,
+            binding: Vec::new(),
             session: None,
         })
     }
@@ -232,6 +241,11 @@ impl Handshake {
     /// Returns the purpose of the connection, as requested by the dialler.
     pub fn purpose(&self) -> Purpose {
         self.own.purpose
+    }
+
+    /// Binds the proofs to the connection that carries them. Call it before the first frame is handled.
+    pub fn bind(&mut self, binding: Vec<u8>) {
+        self.binding = binding;
     }
 
     /// Takes the result. Use it only after the handshake has succeeded.
@@ -323,16 +337,8 @@ impl Handshake {
             out.push(self.proof(ACCEPTOR, [body, &self.own_body]));
         }
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
-        let key = |side| {
-            Key(*self.credentials.secret.prove(side, &[dialler, acceptor]).as_bytes().first_chunk().expect("32 bytes"))
-        };
-        let (of_dialler, of_acceptor) = (key(FROM_DIALLER), key(FROM_ACCEPTOR));
-        let keys = match self.dialler {
-            true => Keys { send: of_dialler, receive: of_acceptor },
-            false => Keys { send: of_acceptor, receive: of_dialler },
-        };
-        let pass = Pass(*self.credentials.secret.prove(FURTHER, &[dialler, acceptor]).as_bytes());
-        self.session = Some(Session { keys, pass, version });
+        let pass = Pass(*self.credentials.secret.prove(FURTHER, &[dialler, acceptor, &self.binding]).as_bytes());
+        self.session = Some(Session { pass, version });
         self.peer = Some((peer, body.to_vec()));
         self.stage = Stage::Proof;
         Ok(())
@@ -353,7 +359,7 @@ impl Handshake {
         let parts = parts.and_then(|(proof, rest)| Some((*proof, <[u8; SIGNATURE_BYTES]>::try_from(rest).ok()?)));
         let (proof, signature) = parts.ok_or_else(|| HandshakeError::Malformed("a proof has 96 bytes".into()))?;
         // Comparing two blake3 hashes takes constant time.
-        let due = self.credentials.secret.prove(theirs, &transcript);
+        let due = self.credentials.secret.prove(theirs, &[transcript[0], transcript[1], &self.binding]);
         if due != blake3::Hash::from_bytes(proof) {
             out.push(refusal(WRONG_SECRET));
             return Err(HandshakeError::Unacceptable(format!("{WRONG_SECRET}: {}", self.credentials.secret.remedy())));
@@ -381,7 +387,7 @@ impl Handshake {
 impl Handshake {
     /// Returns the proof of one side: that it knows the secret, and a signature with the key of its node.
     fn proof(&self, side: &[u8], transcript: [&[u8]; 2]) -> Vec<u8> {
-        let proof = self.credentials.secret.prove(side, &transcript);
+        let proof = self.credentials.secret.prove(side, &[transcript[0], transcript[1], &self.binding]);
         tagged(TAG_PROOF, &[&proof.as_bytes()[..], &self.credentials.key.sign(proof.as_bytes())].concat())
     }
 }
@@ -391,7 +397,7 @@ impl Handshake {
 /// # Errors
 /// If the stream breaks, the time limit is exceeded, or the handshake fails.
 pub fn run_blocking<S: Read + Write + AsFd>(
-    stream: &mut S,
+    stream: &mut TlsStream<S>,
     handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
@@ -405,41 +411,45 @@ pub fn run_blocking<S: Read + Write + AsFd>(
 /// As [`run_blocking`].
 pub fn run_within<S: Read + Write + AsFd>(
     limit: Duration,
-    stream: &mut S,
+    stream: &mut TlsStream<S>,
     mut handshake: Handshake,
     first: Option<Vec<u8>>,
     decide: impl Fn(&Hello) -> Result<Verdict, String>,
 ) -> io::Result<(Hello, Verdict, Session)> {
-    let mut stream = DeadlineGuard::new(stream, limit)?;
-    let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
-    if let Some(first) = first {
-        stream.write_all(&framed(&mut encoder, &first))?;
-    }
-    loop {
-        let mut frame = vec![0; frame::HEADER_BYTES];
-        stream.read_exact(&mut frame)?;
-        let length = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
-        if length > HANDSHAKE_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "handshake frame too long"));
+    stream.within(limit, |stream| {
+        stream.complete_handshake()?;
+        handshake.bind(stream.binding());
+        let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+        if let Some(first) = first {
+            stream.write_all(&framed(&mut encoder, &first))?;
         }
-        frame.resize(frame::HEADER_BYTES + length, 0);
-        stream.read_exact(&mut frame[frame::HEADER_BYTES..])?;
-        let body = match decoder.next(&frame, HANDSHAKE_LIMITS) {
-            Ok(Some((frame, _))) if frame.kind == Kind::Hello => frame.body,
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "not a handshake frame")),
-        };
-        let mut out = Vec::new();
-        let done = handshake.on_frame(body, &mut out, &decide);
-        let bytes: Vec<u8> = out.iter().flat_map(|body| framed(&mut encoder, body)).collect();
-        stream.write_all(&bytes)?;
-        match done {
-            Ok(None) => {}
-            Ok(Some((peer, verdict))) => {
-                return Ok((peer, verdict, handshake.take_session().expect("both hellos were there")));
+        loop {
+            let mut frame = vec![0; frame::HEADER_BYTES];
+            stream.read_exact(&mut frame)?;
+            let length = u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize;
+            if length > HANDSHAKE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "handshake frame too long"));
             }
-            Err(error) => return Err(io::Error::other(error)),
+            frame.resize(frame::HEADER_BYTES + length, 0);
+            stream.read_exact(&mut frame[frame::HEADER_BYTES..])?;
+            let body = match decoder.next(&frame, HANDSHAKE_LIMITS) {
+                Ok(Some((frame, _))) if frame.kind == Kind::Hello => frame.body,
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "not a handshake frame")),
+            };
+            let mut out = Vec::new();
+            let done = handshake.on_frame(body, &mut out, &decide);
+            let bytes: Vec<u8> = out.iter().flat_map(|body| framed(&mut encoder, body)).collect();
+            stream.write_all(&bytes)?;
+            stream.flush()?;
+            match done {
+                Ok(None) => {}
+                Ok(Some((peer, verdict))) => {
+                    return Ok((peer, verdict, handshake.take_session().expect("both hellos were there")));
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
         }
-    }
+    })
 }
 
 /// Wraps a body into a handshake frame.
@@ -485,10 +495,8 @@ const TAG_VERDICT: u8 = 3;
 const TAG_REFUSAL: u8 = 4;
 const DIALLER: &[u8] = b"gridloom dialler";
 const ACCEPTOR: &[u8] = b"gridloom acceptor";
-/// Labels for deriving keys, in the same way as proofs.
-const FROM_DIALLER: &[u8] = b"gridloom key of what the dialler sends";
+/// Label for deriving passes, in the same way as proofs.
 const FURTHER: &[u8] = b"gridloom pass of further connections";
-const FROM_ACCEPTOR: &[u8] = b"gridloom key of what the acceptor sends";
 
 #[cfg(test)]
 mod tests;

@@ -36,6 +36,7 @@ pub mod shared;
 pub mod sink;
 pub mod stream;
 pub mod stripes;
+pub mod tls;
 
 use gridloom_base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};

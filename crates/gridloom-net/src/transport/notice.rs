@@ -7,13 +7,13 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
 use gridloom_base::{DatumId, Meta, NodeId};
-use gridloom_channel::tags::TagMismatch;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
 use super::Cargo;
 use super::handshake::Hello;
+use super::tls::{TlsStream, is_violation};
 use crate::payload::Payload;
 use crate::threads::Threads;
 
@@ -49,7 +49,7 @@ pub struct CorruptedPart {
 impl From<io::Error> for StreamOutcome {
     fn from(error: io::Error) -> StreamOutcome {
         match error.kind() {
-            io::ErrorKind::InvalidData if TagMismatch::is(&error) => StreamOutcome::Corrupted(None),
+            io::ErrorKind::InvalidData if is_violation(&error) => StreamOutcome::Corrupted(None),
             io::ErrorKind::InvalidData => StreamOutcome::Fault(error.to_string()),
             _ => StreamOutcome::Ended,
         }
@@ -74,7 +74,7 @@ pub enum Notice {
     /// A handshake on a local socket ended, whether it succeeded or failed.
     LocalHandshakeEnded,
     /// This node opened the bulk connection that the peer had asked for.
-    Opened { link: Link, stream: u64, socket: (TcpStream, Keys) },
+    Opened { link: Link, stream: u64, socket: TlsStream<TcpStream> },
     /// The first part of a datum was received; it can be forwarded while the rest arrives.
     Started { link: Link, datum: DatumId },
     /// A datum or probe was received completely.

@@ -16,7 +16,6 @@ use std::thread;
 use std::time::Instant;
 
 use gridloom_base::DatumId;
-use gridloom_channel::Keys;
 
 use super::Cargo;
 use super::emulated_sites::share_memory;
@@ -24,6 +23,7 @@ use super::notice::{Inbox, Link};
 use super::paced::Pacer;
 use super::sender::{Job, Source, Thread};
 use super::shared::{LANES, Opened, Route, Shared};
+use super::tls::TlsStream;
 use crate::descriptors::grants_max;
 use crate::filling::PartialFill;
 use crate::payload::Payload;
@@ -85,11 +85,11 @@ impl OutgoingLane {
     }
 
     /// Handles a stream that the peer opened for receiving: accepted if it was asked for, otherwise closed.
-    pub fn opened(&self, stream: u64, socket: (TcpStream, Keys)) {
+    pub fn opened(&self, stream: u64, socket: TlsStream<TcpStream>) {
         self.answer(stream, Ok(socket));
     }
 
-    fn answer(&self, stream: u64, outcome: io::Result<(TcpStream, Keys)>) {
+    fn answer(&self, stream: u64, outcome: io::Result<TlsStream<TcpStream>>) {
         if self.shared.lock().requested.take_if(|asked| *asked == stream).is_some() {
             // If the thread has ended, the socket is closed.
             let _ = self.opened.try_send((stream, outcome));

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
-use gridloom_channel::tags::Tagger;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 
 use super::bulk::{digest_of_incoming, may_resume_at};
 use super::emulated_sites::share_memory;
@@ -28,6 +27,7 @@ use super::paced::Pacer;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
+use super::tls::TlsStream;
 use super::{Cargo, CargoHeader, Resume};
 use crate::filling::PartialFill;
 use crate::identity::Credentials;
@@ -82,7 +82,7 @@ impl Job {
 
 /// An open stream.
 pub(super) enum Stream {
-    Tcp(Stripes, Tagger),
+    Tcp(Stripes),
     Local(UnixStream),
 }
 
@@ -147,11 +147,11 @@ impl Thread {
             let mut header =
                 CargoHeader { serial: self.sent, cargo: job.cargo, size_bytes: job.size_bytes, resume: None };
             let done = match &mut self.stream.as_mut().expect("opened above").1 {
-                Stream::Tcp(stream, tagger) => {
+                Stream::Tcp(stream) => {
                     header.resume = goes_on;
                     let is_near = share_memory(&self.route.own.host, &self.route.peer.host);
                     let uploads = (!is_near).then(|| self.store.uploads());
-                    let sink = Sink::new(stream, tagger)
+                    let sink = Sink::new(stream)
                         .within(uploads)
                         .paced_by(self.paced.as_mut())
                         .with_wire_version(self.route.wire_version);
@@ -214,7 +214,7 @@ impl Thread {
                 }
             };
             let closer = match &stream {
-                Stream::Tcp(stripes, _) => stripes.handles().map(Closer::Tcp),
+                Stream::Tcp(stripes) => stripes.handles().map(Closer::Tcp),
                 Stream::Local(stream) => stream.try_clone().map(Closer::Unix),
             };
             let closer = closer.map_err(|error| error.to_string())?;
@@ -255,7 +255,7 @@ impl Thread {
         let mut failed = io::Error::other("neither side can dial the other");
         if !self.route.peer.address.is_empty() {
             match self.dial(number, stripes, until) {
-                Ok((stripes, keys)) => return Ok(Stream::Tcp(stripes, Tagger::new(keys.send))),
+                Ok(stripes) => return Ok(Stream::Tcp(stripes)),
                 Err(error) => failed = error,
             }
         }
@@ -266,14 +266,13 @@ impl Thread {
     }
 
     /// Dials the connections of a stream.
-    fn dial(&self, number: u64, stripes: Option<u8>, until: Instant) -> io::Result<(Stripes, Keys)> {
+    fn dial(&self, number: u64, stripes: Option<u8>, until: Instant) -> io::Result<Stripes> {
         let Route { peer, credentials, pass, own, .. } = &self.route;
         let to = (peer.node, &*peer.address);
         let mut own = own.clone();
         (own.purpose, own.stream) = (Purpose::BulkSend, number);
-        let (first, keys) =
+        let (first, of) =
             dial_bulk(to, credentials, pass, own.clone(), until, |socket| stripes::count(stripes, socket))?;
-        let (first, of) = first;
         // A dial takes three round trips, so all are made at the same time.
         let further = thread::scope(|scope| {
             let dial = |number| {
@@ -283,9 +282,9 @@ impl Thread {
             let dialling: Vec<_> = (1..of).map(dial).collect();
             dialling.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Vec<_>>()
         });
-        let further = further.into_iter().map(|one| Ok(one?.0.0));
-        let sockets = [Ok(first)].into_iter().chain(further).collect::<io::Result<Vec<TcpStream>>>()?;
-        Ok((Stripes::new(sockets), keys))
+        let further = further.into_iter().map(|one| Ok(one?.0));
+        let sockets = [Ok(first)].into_iter().chain(further).collect::<io::Result<Vec<TlsStream<TcpStream>>>>()?;
+        Ok(Stripes::new(sockets))
     }
 
     /// Asks the peer to open this stream, and waits for it.
@@ -301,14 +300,14 @@ impl Thread {
             self.awaited.try_recv().ok()
         });
         match answer {
-            Some((_, socket)) => socket.map(|(socket, keys)| Stream::Tcp(socket.into(), Tagger::new(keys.send))),
+            Some((_, socket)) => socket.map(|socket| Stream::Tcp(socket.into())),
             None => Err(io::Error::new(ErrorKind::TimedOut, "the peer did not open a connection")),
         }
     }
 
     fn open_local(&self, number: u64) -> io::Result<UnixStream> {
         let sockets = self.route.sockets.as_ref().ok_or(ErrorKind::NotFound)?;
-        let mut stream = sockets.connect_node(self.route.peer.node)?;
+        let mut stream = TlsStream::plain(sockets.connect_node(self.route.peer.node)?);
         let mut own = self.route.own.clone();
         (own.purpose, own.stream) = (Purpose::Local, number);
         let (handshake, first) = Handshake::dial(self.route.credentials.clone(), own)?;
@@ -316,7 +315,7 @@ impl Thread {
         if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
             return Err(ErrorKind::ConnectionRefused.into());
         }
-        Ok(stream)
+        Ok(stream.into_inner())
     }
 }
 
@@ -345,7 +344,7 @@ pub fn dial_bulk(
     mut own: Hello,
     until: Instant,
     of: impl Fn(&TcpStream) -> u8,
-) -> io::Result<((TcpStream, u8), Keys)> {
+) -> io::Result<(TlsStream<TcpStream>, u8)> {
     own.pass = Some(pass.of(own.node, own.purpose, own.stream));
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
     let mut addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
@@ -353,7 +352,7 @@ pub fn dial_bulk(
     addresses.rotate_left(first);
     for address in addresses {
         let limit = Duration::from_nanos(DIAL_NS_MAX).min(left(until)?);
-        let mut stream = match TcpStream::connect_timeout(&address, limit) {
+        let stream = match TcpStream::connect_timeout(&address, limit) {
             Ok(stream) => stream,
             Err(error) => {
                 failed = error;
@@ -364,12 +363,13 @@ pub fn dial_bulk(
         own.stripe.of = of(&stream);
         let of = own.stripe.of;
         let (handshake, first) = Handshake::dial(credentials.clone(), own)?;
-        let (hello, _, session) =
-            run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        let mut stream = TlsStream::dial(stream, &credentials.tls, address)?;
+        stream.set_blocking();
+        let (hello, _, _) = run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         if hello.node != peer {
             return Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name)));
         }
-        return Ok(((stream, of), session.keys));
+        return Ok((stream, of));
     }
     Err(failed)
 }

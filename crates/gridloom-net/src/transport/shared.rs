@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::DatumId;
 use gridloom_base::limits::FORWARDS_MAX;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 
 use super::emulated_sites::EmulatedLink;
 use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
+use super::tls::TlsStream;
 use crate::identity::Credentials;
 use crate::segment::Segment;
 
@@ -46,7 +47,7 @@ pub struct Route {
 }
 
 /// A stream that the peer was asked to open, or why there is none.
-pub(super) type Opened = (u64, io::Result<(TcpStream, Keys)>);
+pub(super) type Opened = (u64, io::Result<TlsStream<TcpStream>>);
 
 /// State shared by the loop and the thread.
 pub(super) struct Shared {

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use gridloom_base::limits::PARTS;
 use gridloom_channel::WireVersion;
-use gridloom_channel::tags::Tagger;
 use serde::Serialize;
 
 use super::CargoHeader;
@@ -19,10 +18,9 @@ use crate::uploads::Uploads;
 /// Source block for the bytes of probes, which are zeros.
 static ZEROS: [u8; PARTS.most_bytes as usize] = [0; PARTS.most_bytes as usize];
 
-/// Destination of data: writes each piece followed by its tag.
+/// Destination of data: writes headers and parts.
 pub struct Sink<'a, W> {
     stream: &'a mut W,
-    tagger: &'a mut Tagger,
     uploads: Option<&'a Uploads>,
     /// Present if the peer is in another site.
     paced: Option<&'a mut Pacer>,
@@ -30,8 +28,8 @@ pub struct Sink<'a, W> {
 }
 
 impl<'a, W: Write + PartBoundary> Sink<'a, W> {
-    pub fn new(stream: &'a mut W, tagger: &'a mut Tagger) -> Sink<'a, W> {
-        Sink { stream, tagger, uploads: None, paced: None, wire_version: WireVersion::CURRENT }
+    pub fn new(stream: &'a mut W) -> Sink<'a, W> {
+        Sink { stream, uploads: None, paced: None, wire_version: WireVersion::CURRENT }
     }
 
     /// Counts written data against this limit.
@@ -49,24 +47,15 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
         Sink { wire_version, ..self }
     }
 
-    /// Returns an encoded header with its tag.
-    fn head(&mut self, header: &CargoHeader) -> Vec<u8> {
-        let mut head = encode_header(header, self.wire_version);
-        let tag = self.tagger.tag(&[&head]);
-        head.extend_from_slice(&tag);
-        head
-    }
-
     /// Writes what is due before a part, and then the part.
     fn write_part(&mut self, head: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
-        let tag = self.tagger.tag(&[part]);
         self.uploads.iter().for_each(|uploads| uploads.wait(part.len()));
         if let Some(paced) = &mut self.paced {
             // The receiver measures the time from the header on.
             self.stream.write_all(&std::mem::take(head))?;
             paced.part(part.len())?;
         }
-        write_all_of(self.stream, [&std::mem::take(head), part, &tag])?;
+        write_all_of(self.stream, [&std::mem::take(head), part])?;
         self.stream.next_part();
         Ok(())
     }
@@ -76,7 +65,7 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     /// # Errors
     /// If the stream breaks.
     pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Transfers) -> io::Result<()> {
-        let mut head = self.head(header);
+        let mut head = encode_header(header, self.wire_version);
         let part_bytes = part_bytes(header);
         let had_bytes = header.resume_from_byte() as usize;
         let is_long = bytes.len() > part_bytes;
@@ -97,7 +86,7 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     /// If the stream breaks, or the reception of the datum does.
     pub fn forward(&mut self, header: &CargoHeader, coming: &PartialFill, moving: &Transfers) -> io::Result<()> {
         let passage = header.cargo.datum().map(|datum| moving.begin(datum, true, header.size_bytes));
-        let (mut head, mut written) = (self.head(header), header.resume_from_byte() as usize);
+        let (mut head, mut written) = (encode_header(header, self.wire_version), header.resume_from_byte() as usize);
         passage.iter().for_each(|passage| passage.advance(written));
         let part_bytes = part_bytes(header);
         while (written as u64) < coming.size_bytes() {
@@ -119,7 +108,7 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     /// # Errors
     /// If the stream breaks.
     pub fn probe(&mut self, header: &CargoHeader) -> io::Result<()> {
-        let mut head = self.head(header);
+        let mut head = encode_header(header, self.wire_version);
         let (mut left, part_bytes) = (header.size_bytes as usize, part_bytes(header));
         while left > 0 {
             let part = &ZEROS[..left.min(part_bytes)];
@@ -144,7 +133,7 @@ pub fn encode_header<T: Serialize>(header: &T, wire_version: WireVersion) -> Vec
     bytes
 }
 
-fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
+fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 2]) -> io::Result<()> {
     let mut pieces = pieces.map(IoSlice::new);
     let mut left = &mut pieces[..];
     IoSlice::advance_slices(&mut left, 0);
@@ -161,9 +150,6 @@ fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 3]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_channel::Key;
-    use gridloom_channel::tags::TAG_BYTES;
-
     use super::*;
     use crate::transport::bulk::decode_header;
     use crate::transport::bulk::tests::header;
@@ -185,13 +171,9 @@ mod tests {
             fn next_part(&mut self) {}
         }
         let mut out = Short(Vec::new());
-        let key = || Tagger::new(Key([3; 16]));
-        Sink::new(&mut out, &mut key()).datum(&header(9), &[7; 9], &Transfers::default()).unwrap();
+        Sink::new(&mut out).datum(&header(9), &[7; 9], &Transfers::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
         assert_eq!(decode_header::<CargoHeader>(*length, &mut rest, WireVersion::CURRENT).unwrap(), header(9));
-        let mut tagger = key();
-        assert!(tagger.is_tag(&[&encode_header(&header(9), WireVersion::CURRENT)], &rest[..TAG_BYTES]));
-        let (part, tag) = rest[TAG_BYTES..].split_at(9);
-        assert!(part == [7; 9] && tagger.is_tag(&[part], tag));
+        assert_eq!(rest, [7; 9]);
     }
 }

@@ -2,8 +2,7 @@
 //! long-distance path, one connection has at most its window in flight, and halves it when a packet is lost. Several
 //! connections have several times as much in flight.
 //!
-//! Both ends process parts in the same order, so parts arrive in the order in which they were sent. All parts are
-//! tagged as those of one stream, with the key of its first connection.
+//! Both ends process parts in the same order, so parts arrive in the order in which they were sent.
 //!
 //! Source: GridFTP's parallel streams (W. Allcock et al., SC 2005).
 
@@ -12,8 +11,9 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use gridloom_channel::Keys;
 use serde::{Deserialize, Serialize};
+
+use super::tls::TlsStream;
 
 /// Maximum number of connections of one stream.
 pub const STRIPES_MAX: u8 = 16;
@@ -70,14 +70,14 @@ fn round_trip(stream: &TcpStream) -> io::Result<Duration> {
 /// The connections of one stream.
 #[derive(Debug)]
 pub struct Stripes {
-    sockets: Vec<TcpStream>,
+    sockets: Vec<TlsStream<TcpStream>>,
     at: usize,
 }
 
 impl Stripes {
     /// # Panics
     /// If `sockets` is empty.
-    pub fn new(sockets: Vec<TcpStream>) -> Stripes {
+    pub fn new(sockets: Vec<TlsStream<TcpStream>>) -> Stripes {
         assert!(!sockets.is_empty(), "a stream has a connection");
         Stripes { sockets, at: 0 }
     }
@@ -87,12 +87,12 @@ impl Stripes {
     /// # Errors
     /// If the system has no descriptor available.
     pub fn handles(&self) -> io::Result<Vec<TcpStream>> {
-        self.sockets.iter().map(TcpStream::try_clone).collect()
+        self.sockets.iter().map(|socket| socket.get().try_clone()).collect()
     }
 }
 
-impl From<TcpStream> for Stripes {
-    fn from(socket: TcpStream) -> Stripes {
+impl From<TlsStream<TcpStream>> for Stripes {
+    fn from(socket: TlsStream<TcpStream>) -> Stripes {
         Stripes::new(vec![socket])
     }
 }
@@ -110,7 +110,7 @@ impl PartBoundary for Stripes {
 }
 
 /// A single connection carries its parts one after another.
-impl PartBoundary for TcpStream {
+impl<S> PartBoundary for TlsStream<S> {
     fn next_part(&mut self) {}
 }
 
@@ -134,13 +134,13 @@ impl Write for Stripes {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.sockets.iter_mut().try_for_each(Write::flush)
     }
 }
 
 /// Collects the connections of a stream that a peer opens, until all are present.
 #[derive(Debug)]
-pub struct Gathering(Vec<Option<(TcpStream, Keys)>>);
+pub struct Gathering(Vec<Option<TlsStream<TcpStream>>>);
 
 impl Gathering {
     pub fn of(stripe: Stripe) -> Gathering {
@@ -152,9 +152,8 @@ impl Gathering {
         self.0.len() == usize::from(stripe.of) && self.0[usize::from(stripe.number)].is_none()
     }
 
-    /// Adds a missing connection; any other is closed. Returns all connections, with the keys of the first, once the
-    /// last is added.
-    pub fn add(&mut self, stripe: Stripe, socket: (TcpStream, Keys)) -> Option<(Stripes, Keys)> {
+    /// Adds a missing connection; any other is closed. Returns all connections once the last is added.
+    pub fn add(&mut self, stripe: Stripe, socket: TlsStream<TcpStream>) -> Option<Stripes> {
         // The connection may have been admitted before the first one was added, and state a different number of
         // connections.
         if !self.is_missing(stripe) {
@@ -164,9 +163,7 @@ impl Gathering {
         if self.0.iter().any(Option::is_none) {
             return None;
         }
-        let all: Vec<(TcpStream, Keys)> = std::mem::take(&mut self.0).into_iter().flatten().collect();
-        let keys = all[0].1.clone();
-        Some((Stripes::new(all.into_iter().map(|(socket, _)| socket).collect()), keys))
+        Some(Stripes::new(std::mem::take(&mut self.0).into_iter().flatten().collect()))
     }
 }
 
@@ -177,16 +174,16 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (TcpStream, TcpStream) {
+    fn pair() -> (TlsStream<TcpStream>, TlsStream<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (dialled, listener.accept().unwrap().0)
+        (TlsStream::plain(dialled), TlsStream::plain(listener.accept().unwrap().0))
     }
 
     #[test]
     fn parts_arrive_in_order_over_several_connections() {
-        let (sending, receiving): (Vec<TcpStream>, Vec<TcpStream>) = (0..3).map(|_| pair()).unzip();
-        assert_eq!((count(None, &sending[0]), count(Some(3), &sending[0]), count(Some(0), &sending[0])), (1, 3, 1));
+        let (sending, receiving): (Vec<_>, Vec<_>) = (0..3).map(|_| pair()).unzip();
+        assert_eq!([None, Some(3), Some(0)].map(|wanted| count(wanted, sending[0].get())), [1, 3, 1]);
         let (mut sender, mut receiver) = (Stripes::new(sending), Stripes::new(receiving));
         let part = |number: u8| vec![number; 300_000 + usize::from(number)];
         let writer = thread::spawn(move || {
@@ -206,17 +203,16 @@ mod tests {
 
     #[test]
     fn a_stream_is_there_with_its_last_connection() {
-        let keys = |byte| Keys { send: gridloom_channel::Key([byte; 16]), receive: gridloom_channel::Key([byte; 16]) };
         let stripe = |number| Stripe { number, of: 2 };
         let mut gathering = Gathering::of(stripe(1));
         assert!(gathering.is_missing(stripe(1)) && !gathering.is_missing(Stripe { number: 0, of: 3 }));
-        assert!(gathering.add(stripe(1), (pair().0, keys(1))).is_none());
+        assert!(gathering.add(stripe(1), pair().0).is_none());
         assert!(!gathering.is_missing(stripe(1)) && gathering.is_missing(stripe(0)));
         for wrong in [stripe(1), Stripe { number: 3, of: 4 }] {
-            assert!(gathering.add(wrong, (pair().0, keys(2))).is_none());
+            assert!(gathering.add(wrong, pair().0).is_none());
         }
-        let (stripes, keys) = gathering.add(stripe(0), (pair().0, keys(0))).unwrap();
-        assert!(stripes.sockets.len() == 2 && keys.send.0 == [0; 16]);
+        let stripes = gathering.add(stripe(0), pair().0).unwrap();
+        assert!(stripes.sockets.len() == 2);
         assert!(stripe(2).check().is_err() && Stripe { number: 0, of: STRIPES_MAX + 1 }.check().is_err());
         assert!(Stripe::ONE.check().is_ok());
     }

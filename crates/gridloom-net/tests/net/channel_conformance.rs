@@ -10,6 +10,8 @@ use std::thread;
 use gridloom_channel::{BufferPool, Buffers, BulkFrame, Channel, FrameLimits, Kind, ReadOutcome};
 use gridloom_conformance::channel::{CASES, CREDIT_BYTES, End};
 use gridloom_conformance::faults::{Faults, FaultyStream};
+use gridloom_net::identity::{Credentials, Secret};
+use gridloom_net::transport::tls::TlsStream;
 use rustix::event::{PollFd, PollFlags};
 
 const LIMITS: FrameLimits = FrameLimits { control: 1 << 20, process_message: 32 << 20 };
@@ -19,6 +21,8 @@ struct RealEnd<S> {
     channel: Option<Channel<FaultyStream<S>>>,
     buffers: Buffers,
     came: VecDeque<(Kind, Vec<u8>)>,
+    /// True if the last read left bytes.
+    has_more: bool,
 }
 
 impl<S: Read + Write + AsFd> RealEnd<S> {
@@ -30,7 +34,7 @@ impl<S: Read + Write + AsFd> RealEnd<S> {
             return false;
         }
         let is_blocked = channel.outbound.is_blocked();
-        if is_blocked || for_input {
+        if !self.has_more && (is_blocked || for_input) {
             let flags = if is_blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             rustix::event::poll(&mut [PollFd::new(&channel.stream().stream, flags)], None).unwrap();
         }
@@ -39,6 +43,7 @@ impl<S: Read + Write + AsFd> RealEnd<S> {
             self.came.push_back((kind, body.into_owned(&mut BufferPool::default())));
         }
         channel.inbound.release(&mut self.buffers);
+        self.has_more = matches!(filled, Ok(ReadOutcome::More));
         matches!(filled, Ok(ReadOutcome::Nothing | ReadOutcome::Drained | ReadOutcome::More))
     }
 }
@@ -90,11 +95,11 @@ fn tcp() -> [TcpStream; 2] {
 fn ends<S: Read + Write + AsFd>(streams: [S; 2], faults: Faults) -> [RealEnd<S>; 2] {
     streams.map(|stream| {
         let channel = Channel::new(FaultyStream::new(stream, faults), CREDIT_BYTES);
-        RealEnd { channel: Some(channel), buffers: Buffers::default(), came: VecDeque::new() }
+        RealEnd { channel: Some(channel), buffers: Buffers::default(), came: VecDeque::new(), has_more: false }
     })
 }
 
-fn conforms<S: Read + Write + AsFd + Send>(connect: fn() -> [S; 2], faults: Faults) {
+fn conforms<S: Read + Write + AsFd + Send>(connect: impl Fn() -> [S; 2], faults: Faults) {
     for (name, case) in CASES {
         println!("{name}");
         case(&mut |codes| {
@@ -106,6 +111,33 @@ fn conforms<S: Read + Write + AsFd + Send>(connect: fn() -> [S; 2], faults: Faul
             });
         });
     }
+}
+
+/// Returns both ends of a TLS connection over a stream with faults, after its handshake and one message to the dialler, as
+/// between nodes: the dialler has also read what the acceptor sends for resuming the session.
+fn tls(faults: Faults) -> [TlsStream<FaultyStream<UnixStream>>; 2] {
+    let credentials = Credentials::new(Secret::from_bytes(b"of the tests")).unwrap();
+    let (here, there) = UnixStream::pair().unwrap();
+    let address = "127.0.0.1:1".parse().unwrap();
+    let mut dialler = TlsStream::dial(here, &credentials.tls, address).unwrap();
+    let mut acceptor = TlsStream::accept(there, &credentials.tls).unwrap();
+    [&mut dialler, &mut acceptor].into_iter().for_each(TlsStream::set_blocking);
+    thread::scope(|scope| {
+        scope.spawn(|| acceptor.write_all(b"!").unwrap());
+        dialler.read_exact(&mut [0]).unwrap();
+    });
+    [dialler, acceptor].map(|mut end| {
+        end.get().set_nonblocking(true).unwrap();
+        end.set_nonblocking();
+        end.map(|stream| FaultyStream::new(stream, faults))
+    })
+}
+
+#[test]
+fn channels_with_tls_conform() {
+    conforms(|| tls(Faults::NONE), Faults::NONE);
+    conforms(|| tls(Faults { cut_bytes: 4999, block_every: 7, ..Faults::NONE }), Faults::NONE);
+    conforms(|| tls(Faults { cut_bytes: 16_411, block_every: 3, ..Faults::NONE }), Faults::NONE);
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use crate::transport_support::*;
 use gridloom_base::limits::PARTS;
 use gridloom_base::{DatumId, Dtype, Meta};
-use gridloom_channel::tags::{TAG_BYTES, Tagger};
-use gridloom_channel::{Key, Keys, WireVersion, frame};
+use gridloom_channel::{WireVersion, frame};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
@@ -18,6 +17,7 @@ use gridloom_net::transport::bulk::decode_header;
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::host::HostSockets;
 use gridloom_net::transport::sink::{Sink, encode_header};
+use gridloom_net::transport::tls::TlsStream;
 use gridloom_net::transport::{CORRUPTED_IN_A_ROW_MAX, Cargo, CargoHeader, LOCAL_HANDSHAKES_MAX, WorldMessage};
 
 const LARGE: u64 = 3 << 20;
@@ -147,27 +147,21 @@ fn header(serial: u64, size_bytes: u64) -> CargoHeader {
     CargoHeader { serial, cargo, size_bytes, resume: None }
 }
 
-/// Sends the first datum of a bulk connection, with this number. Returns the tagger for subsequent data.
-fn send(bulk: &mut std::net::TcpStream, keys: Keys, number: u64) -> Tagger {
-    let (mut tagger, bytes) = (Tagger::new(keys.send), pattern(number, 100_000));
-    Sink::new(bulk, &mut tagger).datum(&header(number, 100_000), &bytes, &Transfers::default()).unwrap();
-    tagger
-}
-
-/// Appends its tag.
-fn tagged(tagger: &mut Tagger, bytes: &[u8]) -> Vec<u8> {
-    [bytes, &tagger.tag(&[bytes])].concat()
+/// Sends a datum with this number.
+fn send(bulk: &mut RawStream, number: u64) {
+    let bytes = pattern(number, 100_000);
+    Sink::new(bulk).datum(&header(number, 100_000), &bytes, &Transfers::default()).unwrap();
 }
 
 #[test]
 fn a_client_that_vanishes_in_mid_transfer_leaves_nothing() {
     let server = server();
     let control = shaken(&server, Purpose::Control, 0);
-    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    let mut tagger = send(&mut bulk, keys, 1);
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    send(&mut bulk, 1);
     let arrived = DatumId { client: raw_id(), serial: 1 };
     server.expect_datum(arrived);
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header(2, LARGE), WireVersion::CURRENT))).unwrap();
+    bulk.write_all(&encode_header(&header(2, LARGE), WireVersion::CURRENT)).unwrap();
     bulk.write_all(&[0; 1000]).unwrap();
     drop((control, bulk));
     server.expect_lost(raw_id());
@@ -183,11 +177,11 @@ fn progress_of_a_large_datum_is_reported_at_both_ends() {
     const SIZE_BYTES: u64 = 64 << 20;
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
-    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    let (header, mut tagger) = (header(1, SIZE_BYTES), Tagger::new(keys.send));
-    bulk.write_all(&tagged(&mut tagger, &encode_header(&header, WireVersion::CURRENT))).unwrap();
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    let header = header(1, SIZE_BYTES);
+    bulk.write_all(&encode_header(&header, WireVersion::CURRENT)).unwrap();
     for part in vec![7; 3 << 20].chunks(PARTS.part_bytes(SIZE_BYTES) as usize) {
-        bulk.write_all(&tagged(&mut tagger, part)).unwrap();
+        bulk.write_all(part).unwrap();
     }
     let datum = DatumId { client: raw_id(), serial: 1 };
     let come = |done_bytes| TransferProgress { number: 1, datum, is_sent: false, size_bytes: SIZE_BYTES, done_bytes };
@@ -202,12 +196,11 @@ fn progress_of_a_large_datum_is_reported_at_both_ends() {
     // A reader that takes two parts and no more; the rest fills the buffers between both ends.
     let moving = std::sync::Arc::new(Transfers::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut stream = TlsStream::plain(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (mut reader, _) = listener.accept().unwrap();
     let told = moving.clone();
-    let writer = std::thread::spawn(move || {
-        Sink::new(&mut stream, &mut tagger).datum(&header, &vec![7; SIZE_BYTES as usize], &told)
-    });
+    let writer =
+        std::thread::spawn(move || Sink::new(&mut stream).datum(&header, &vec![7; SIZE_BYTES as usize], &told));
     reader.read_exact(&mut vec![0; 2 << 20]).unwrap();
     let gone = || moving.list().first().map_or(0, |one| one.done_bytes);
     while gone() < 1 << 20 {
@@ -222,16 +215,15 @@ fn progress_of_a_large_datum_is_reported_at_both_ends() {
 fn a_broken_stream_is_reported_and_a_new_one_taken() {
     let server = server();
     let mut control = shaken(&server, Purpose::Control, 0);
-    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-    bulk.write_all(&tagged(&mut Tagger::new(keys.send), &encode_header(&header(1, LARGE), WireVersion::CURRENT)))
-        .unwrap();
+    let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+    bulk.write_all(&encode_header(&header(1, LARGE), WireVersion::CURRENT)).unwrap();
     drop(bulk);
     // The control connection is still up: on it the server reports how much it received, and it accepts another stream.
     let mut said = [0; 9];
     control.read_exact(&mut said).unwrap();
     assert_eq!(said[8], 3, "an aside");
-    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 2);
-    send(&mut bulk, keys, 2);
+    let mut bulk = shaken(&server, Purpose::BulkSend, 2);
+    send(&mut bulk, 2);
     server.expect_datum(DatumId { client: raw_id(), serial: 2 });
 }
 
@@ -244,44 +236,37 @@ fn a_bulk_header_that_lies_ends_the_peer() {
     ] {
         let server = server();
         let _control = shaken(&server, Purpose::Control, 0);
-        let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 1);
-        bulk.write_all(&tagged(&mut Tagger::new(keys.send), &bad)).unwrap();
+        let mut bulk = shaken(&server, Purpose::BulkSend, 1);
+        bulk.write_all(&bad).unwrap();
         server.expect_lost(raw_id());
         server.still_serves();
     }
 }
 
-/// Reads the parts of a datum of `LARGE` bytes after its header, without the tags.
-fn read_parts(bulk: &mut std::net::TcpStream) -> Vec<u8> {
-    let (mut bytes, mut tag) = (vec![0; LARGE as usize], [0; TAG_BYTES]);
-    bulk.read_exact(&mut tag).unwrap();
-    for part in bytes.chunks_mut(PARTS.part_bytes(LARGE) as usize) {
-        bulk.read_exact(part).unwrap();
-        bulk.read_exact(&mut tag).unwrap();
-    }
+/// Reads the parts of a datum of `LARGE` bytes after its header.
+fn read_parts(bulk: &mut RawStream) -> Vec<u8> {
+    let mut bytes = vec![0; LARGE as usize];
+    bulk.read_exact(&mut bytes).unwrap();
     bytes
 }
 
-/// A peer sends a datum in which a bit was changed after its tag was computed: the server names the peer, and accepts
-/// the datum when it is sent again.
+/// Bytes change on their way, in a header or in a part: the server names the peer, and accepts the datum when it is sent
+/// again.
 #[test]
 fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
     let server = server();
     let _control = shaken(&server, Purpose::Control, 0);
     let (first, whole) = (header(1, LARGE), pattern(1, LARGE));
     let datum = DatumId { client: raw_id(), serial: 1 };
-    // A bit of the header, of the first part, of the last part, of a tag.
-    let mut wire = Vec::new();
-    let mut tagger = Tagger::new(Key([0; 16]));
-    Sink::new(&mut wire, &mut tagger).datum(&first, &whole, &Transfers::default()).unwrap();
-    for (stream, at) in [(1, 6), (2, 100), (3, wire.len() - 100), (4, wire.len() - 1)] {
-        let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, stream);
-        let mut wire = Vec::new();
-        Sink::new(&mut wire, &mut Tagger::new(keys.send)).datum(&first, &whole, &Transfers::default()).unwrap();
-        wire[at] ^= 1;
-        // The server may close the connection before it has received everything.
-        let _ = bulk.write_all(&wire);
-        if stream > 1 {
+    for (stream, intact) in [(1, 0), (2, 100), (3, LARGE as usize - 100)] {
+        let mut bulk = shaken(&server, Purpose::BulkSend, stream);
+        if intact > 0 {
+            bulk.write_all(&encode_header(&first, WireVersion::CURRENT)).unwrap();
+            bulk.write_all(&whole[..intact]).unwrap();
+        }
+        // A record that the key of the connection has not encrypted.
+        bulk.get_mut().write_all(&[&[23, 3, 3, 0, 100][..], &[7; 100]].concat()).unwrap();
+        if intact > 0 {
             let why = server.expect("DatumBroken", |input| match input {
                 Input::DatumBroken { from, datum: d, why, .. } if (*from, *d) == (raw_id(), datum) => Some(why.clone()),
                 Input::DatumArrived { .. } => panic!("a changed datum has arrived"),
@@ -292,8 +277,8 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
         while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
         assert!(server.node.store().get(&datum).is_none());
     }
-    let (mut bulk, keys) = shaken_with_keys(&server, Purpose::BulkSend, 5);
-    Sink::new(&mut bulk, &mut Tagger::new(keys.send)).datum(&first, &whole, &Transfers::default()).unwrap();
+    let mut bulk = shaken(&server, Purpose::BulkSend, 5);
+    Sink::new(&mut bulk).datum(&first, &whole, &Transfers::default()).unwrap();
     assert!(server.expect_datum(datum).bytes() == whole);
 }
 
@@ -303,7 +288,7 @@ fn a_path_that_corrupts_everything_is_abandoned() {
     let _control = shaken(&server, Purpose::Control, 0);
     for stream in 1..=u64::from(CORRUPTED_IN_A_ROW_MAX) {
         let mut bulk = shaken(&server, Purpose::BulkSend, stream);
-        bulk.write_all(&[0xff; 64]).unwrap();
+        bulk.get_mut().write_all(&[0xff; 64]).unwrap();
         while bulk.read(&mut [0]).is_ok_and(|read| read > 0) {}
     }
     let why = server.expect_lost(raw_id());
@@ -324,7 +309,8 @@ fn where_shared_memory_fails_tcp_is_taken() {
     server.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));
     let datum = server.put(1, LARGE);
     server.perform([Effect::SendDatum { to: own.node, datum }]);
-    let (mut bulk, _) = listener.accept().unwrap();
+    let mut bulk = TlsStream::accept(listener.accept().unwrap().0, &raw_credentials().tls).unwrap();
+    bulk.set_blocking();
     let handshake = Handshake::accept(raw_credentials(), own).unwrap();
     let (peer, ..) = run_blocking(&mut bulk, handshake, None, |_| Ok(Verdict::Welcome)).unwrap();
     assert_eq!((peer.node, peer.purpose), (server.id(), Purpose::BulkSend));

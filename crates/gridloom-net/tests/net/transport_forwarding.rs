@@ -2,13 +2,12 @@
 //! complete datum from a broken transfer.
 
 use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 
 use crate::transport_support::*;
 use gridloom_base::limits;
 use gridloom_base::{DatumId, Dtype, Meta};
-use gridloom_channel::tags::Tagger;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::transport::handshake::Purpose;
@@ -26,9 +25,8 @@ fn datum() -> DatumId {
 /// A raw client that sends a datum to a server, which forwards it to a second one, and that to a third.
 struct Chain {
     servers: [TestNode; 3],
-    _control: TcpStream,
-    bulk: TcpStream,
-    tagger: Tagger,
+    _control: RawStream,
+    bulk: RawStream,
     bytes: Vec<u8>,
     sent: usize,
 }
@@ -39,9 +37,9 @@ impl Chain {
         servers[0].dial(&servers[1]);
         servers[1].dial(&servers[2]);
         let control = shaken(&servers[0], Purpose::Control, 0);
-        let (bulk, Keys { send, .. }) = shaken_with_keys(&servers[0], Purpose::BulkSend, 1);
+        let bulk = shaken(&servers[0], Purpose::BulkSend, 1);
         let bytes = pattern(1, SIZE_BYTES);
-        Chain { servers, _control: control, bulk, tagger: Tagger::new(send), bytes, sent: 0 }
+        Chain { servers, _control: control, bulk, bytes, sent: 0 }
     }
 
     /// Returns a chain in which the first part has arrived at the second server.
@@ -64,8 +62,7 @@ impl Chain {
         let meta = Meta::array(Dtype::Uint8, &[SIZE_BYTES]);
         let cargo = Cargo::Datum { datum: datum(), meta };
         let header = CargoHeader { serial: 1, cargo, size_bytes: SIZE_BYTES, resume: None };
-        let head = encode_header(&header, WireVersion::CURRENT);
-        self.bulk.write_all(&[&head[..], &self.tagger.tag(&[&head])].concat()).unwrap();
+        self.bulk.write_all(&encode_header(&header, WireVersion::CURRENT)).unwrap();
     }
 
     /// Sends the next `parts` parts; each server but the last forwards what it receives.
@@ -73,7 +70,6 @@ impl Chain {
         for _ in 0..parts {
             let part = &self.bytes[self.sent..self.sent + PART_BYTES as usize];
             self.bulk.write_all(part).unwrap();
-            self.bulk.write_all(&self.tagger.tag(&[part])).unwrap();
             self.sent += PART_BYTES as usize;
         }
     }
@@ -125,11 +121,12 @@ fn each_server_has_the_first_part_before_the_last_is_sent_and_all_get_every_byte
     chain.begin_and_pass_on(2);
     chain.send(PARTS - 3);
     let last = chain.bytes[chain.sent..].to_vec();
-    chain.bulk.write_all(&last).unwrap();
+    let (end, before) = last.split_last().unwrap();
+    chain.bulk.write_all(before).unwrap();
     for server in &chain.servers {
-        assert!(server.node.store().get(&datum()).is_none(), "it has no tag yet");
+        assert!(server.node.store().get(&datum()).is_none(), "its last byte was not sent yet");
     }
-    chain.bulk.write_all(&chain.tagger.tag(&[&last])).unwrap();
+    chain.bulk.write_all(&[*end]).unwrap();
     for server in &chain.servers {
         assert!(server.expect_datum(datum()).bytes() == chain.bytes);
     }
@@ -161,7 +158,7 @@ fn a_node_of_the_same_host_gets_what_comes_when_it_is_whole() {
 fn what_breaks_off_breaks_off_at_all_and_leaves_nothing() {
     let mut chain = Chain::new(false);
     chain.begin_and_pass_on(3);
-    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.bulk.get().shutdown(Shutdown::Both).unwrap();
     chain.expect_broken(1);
     chain.expect_broken(2);
     chain.expect_nothing();
@@ -183,12 +180,10 @@ fn a_changed_part_is_not_forwarded() {
     while done(&chain.servers[2], false) != Some(2 * PART_BYTES) {
         std::thread::yield_now();
     }
-    let part = vec![7; PART_BYTES as usize];
-    let mut tag = chain.tagger.tag(&[&part]);
-    tag[3] ^= 1;
-    chain.bulk.write_all(&part).unwrap();
+    chain.bulk.write_all(&vec![7; PART_BYTES as usize / 2]).unwrap();
     assert_eq!(done(&chain.servers[0], true), Some(2 * PART_BYTES));
-    chain.bulk.write_all(&tag).unwrap();
+    // A record that the key of the connection has not encrypted.
+    chain.bulk.get_mut().write_all(&[&[23, 3, 3, 0, 100][..], &[7; 100]].concat()).unwrap();
     chain.expect_broken(0);
     chain.expect_broken(1);
     chain.expect_broken(2);
@@ -202,7 +197,7 @@ fn a_broken_transfer_within_one_host_is_reported_too() {
     chain.send(1);
     chain.expect_begun(0);
     chain.pass_on(0);
-    chain.bulk.shutdown(Shutdown::Both).unwrap();
+    chain.bulk.get().shutdown(Shutdown::Both).unwrap();
     chain.expect_broken(1);
 }
 

@@ -6,7 +6,6 @@ use std::net::Shutdown;
 use crate::transport_support::*;
 use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 use gridloom_channel::frame::Encoder;
-use gridloom_channel::tags::Tagger;
 use gridloom_channel::{Kind, WireVersion};
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::version::VERSIONS;
@@ -17,7 +16,7 @@ use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
 use gridloom_net::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// Waits until the node closes the connection. Returns the bytes that it sent before.
-fn expect_closed(stream: &mut std::net::TcpStream) -> Vec<u8> {
+fn expect_closed(stream: &mut impl Read) -> Vec<u8> {
     let mut said = Vec::new();
     // A reset also closes the connection.
     let _ = stream.read_to_end(&mut said).inspect_err(|error| assert!(error.kind() != std::io::ErrorKind::WouldBlock));
@@ -37,7 +36,7 @@ fn strangers_who_talk_garbage_are_turned_away() {
     .take(100_000)
     .collect();
     for cut in [1, 9, 10, 100, 5000, 100_000] {
-        let mut stream = connect(&server);
+        let mut stream = connect_tcp(&server);
         // The connection may be closed before everything is written.
         let _ = stream.write_all(&garbage[..cut]);
         let _ = stream.shutdown(Shutdown::Write);
@@ -107,9 +106,8 @@ fn peers_that_break_the_rules_are_lost_with_the_reason() {
         (vec![0xff; 16], "exceeds the limit"),
     ];
     for (bytes, part) in cases {
-        let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
-        let tag = Tagger::new(keys.send).tag(&[&bytes]);
-        stream.write_all(&[&bytes[..], &tag, &bytes, &tag].concat()).unwrap();
+        let mut stream = shaken(&server, Purpose::Control, 0);
+        stream.write_all(&[&bytes[..], &bytes].concat()).unwrap();
         let why = server.expect_lost(raw_id());
         assert!(why.contains(part), "{part}: {why}");
         // The peer receives the reason, too.
@@ -137,9 +135,7 @@ fn the_reason_of_a_peer_is_cut() {
     let mut body = Vec::new();
     WireVersion::CURRENT.append(&WorldMessage::Refused { why: "é".repeat(1 << 20) }, &mut body);
     let bytes = raw_frame(next_number(&server), 3, &body);
-    let (mut stream, keys) = shaken_with_keys(&server, Purpose::Control, 0);
-    let tag = Tagger::new(keys.send).tag(&[&bytes]);
-    stream.write_all(&[&bytes[..], &tag].concat()).unwrap();
+    shaken(&server, Purpose::Control, 0).write_all(&bytes).unwrap();
     let why = server.expect_lost(raw_id());
     assert_eq!(why, format!("it rejected a message: {}", "é".repeat(REFUSAL_CHARS_MAX)));
 }
@@ -171,7 +167,7 @@ fn a_flood_of_half_handshakes_leaves_the_node_serving_its_peers() {
     let server = server();
     let peer = client();
     peer.dial(&server);
-    let half: Vec<_> = (0..400).map(|_| connect(&server)).collect();
+    let half: Vec<_> = (0..400).map(|_| connect_tcp(&server)).collect();
     peer.perform([gridloom_core::node::Effect::Send {
         to: server.id(),
         message: LinkMessage::Ping { token: 5 }.into(),
@@ -186,7 +182,7 @@ fn flood(server: &TestNode) -> Vec<std::net::TcpStream> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(100_000);
     let count = (limit.saturating_sub(1000) / 2).min(4000);
     assert!(count > 1500, "at least one more than fit: {limit} descriptors");
-    (0..count).map(|_| connect(server)).collect()
+    (0..count).map(|_| connect_tcp(server)).collect()
 }
 
 #[test]

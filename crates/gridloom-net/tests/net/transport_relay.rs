@@ -1,4 +1,4 @@
-//! An attacker between two ends, without the secret: it can read the traffic, but its changes are detected.
+//! An attacker between two ends: its changes are detected.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -50,7 +50,6 @@ fn pass((mut from, mut to): (TcpStream, TcpStream), changes_from: &AtomicUsize) 
     while let Ok(length @ 1..) = from.read(&mut piece) {
         if length >= changes_from.load(Ordering::SeqCst) {
             changes_from.store(usize::MAX, Ordering::SeqCst);
-            // The byte before the tag, if the chunk is one frame.
             piece[length - 17] ^= 1;
         }
         if to.write_all(&piece[..length]).is_err() {

@@ -15,9 +15,9 @@ use gridloom_net::payload::Payload;
 
 const MIB: u64 = 1 << 20;
 const SIZE_BYTES: u64 = 16 * MIB;
-/// Bytes after which the connection is cut.
-const CUT_AT: u64 = 10 * MIB + 5000;
-/// Allowance for headers, tags and messages.
+/// Bytes after which the connection is cut. TLS adds about 0.14 %.
+const CUT_AT: u64 = 10 * MIB + 50_000;
+/// Allowance for headers, TLS and messages.
 const MORE_BYTES: u64 = 100_000;
 
 /// Forwards connections to a node, counts the bytes sent there, and cuts the connection that exceeds a limit.

@@ -4,12 +4,11 @@
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
-use gridloom_channel::Keys;
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
@@ -17,6 +16,7 @@ use gridloom_net::identity::{Credentials, NodeKey, Secret};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::stripes::Stripe;
+use gridloom_net::transport::tls::TlsStream;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -64,7 +64,9 @@ pub fn secret() -> Secret {
 
 /// Returns the credentials of raw connections.
 pub fn raw_credentials() -> Credentials {
-    Credentials { secret: secret(), key: Arc::new(NodeKey::from_seed([1; 32]).unwrap()) }
+    static RAW: LazyLock<Credentials> =
+        LazyLock::new(|| Credentials::with_key(secret(), NodeKey::from_seed([1; 32]).unwrap()).unwrap());
+    RAW.clone()
 }
 
 /// Returns the node id of raw connections.
@@ -205,7 +207,18 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
     }
 }
 
-pub fn connect(node: &TestNode) -> TcpStream {
+/// A blocking connection of a test to a node.
+pub type RawStream = TlsStream<TcpStream>;
+
+pub fn connect(node: &TestNode) -> RawStream {
+    let address = node.node.address().parse().unwrap();
+    let mut stream = TlsStream::dial(connect_tcp(node), &raw_credentials().tls, address).unwrap();
+    stream.set_blocking();
+    stream
+}
+
+/// Connects without TLS.
+pub fn connect_tcp(node: &TestNode) -> TcpStream {
     let address: SocketAddr = node.node.address().parse().unwrap();
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -231,12 +244,7 @@ pub fn next_number(node: &TestNode) -> u32 {
 }
 
 /// Returns a raw connection after the handshake; its next frame has the number [`next_number`].
-pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> TcpStream {
-    shaken_with_keys(node, purpose, stream).0
-}
-
-/// Like [`shaken`], but also returns the keys of subsequent frames.
-pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpStream, Keys) {
+pub fn shaken(node: &TestNode, purpose: Purpose, stream: u64) -> RawStream {
     let mut socket = connect(node);
     let (handshake, first) = Handshake::dial(raw_credentials(), bulk_hello(purpose, stream)).unwrap();
     let shaken = run_blocking(&mut socket, handshake, Some(first), |_| Ok(Verdict::Welcome));
@@ -245,7 +253,7 @@ pub fn shaken_with_keys(node: &TestNode, purpose: Purpose, stream: u64) -> (TcpS
     if purpose == Purpose::Control {
         PASS.set(Some(session.pass));
     }
-    (socket, session.keys)
+    socket
 }
 
 pub fn raw_frame(sequence: u32, kind: u64, body: &[u8]) -> Vec<u8> {

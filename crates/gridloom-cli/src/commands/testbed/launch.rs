@@ -295,7 +295,7 @@ impl Common {
         let service = |host: usize, label: &str, words: Vec<OsString>| {
             let mut command = vec![program.clone()];
             command.extend(words);
-            command.extend(["--trust-this-network", "--json"].map(OsString::from));
+            command.push("--json".into());
             if !self.verbose {
                 command.push("--quiet".into());
             }

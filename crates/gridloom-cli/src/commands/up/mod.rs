@@ -77,9 +77,6 @@ pub struct Options {
     /// Name of the grid [default: that of the file]
     #[arg(long)]
     name: Option<String>,
-    /// Let agent and servers listen beyond their hosts although nothing is encrypted: see 'gridloom serve'
-    #[arg(long)]
-    trust_this_network: bool,
     #[command(flatten)]
     source: Source,
     /// Seconds that a host has to answer ssh
@@ -135,7 +132,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let known: Vec<String> = before.iter().flat_map(|grid| &grid.hosts).map(|host| host.name.clone()).collect();
     let mut grid = grid_of(&name, before, options)?;
     let check = || {
-        let hosts = plan_file(&options.file, &options.reach(), options.trust_this_network)?;
+        let hosts = plan_file(&options.file, &options.reach())?;
         packed(&hosts).map(drop)
     };
     match options.source.allocate(&mut grid, check).and_then(|()| start(options, grid.clone(), &known)) {
@@ -153,7 +150,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// Starts the parts in the file. `known` are hosts that the grid had before.
 fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCode> {
     let name = before.name.clone();
-    let found = options.source.find(&options.file, &before, &options.reach(), options.trust_this_network)?;
+    let found = options.source.find(&options.file, &before, &options.reach())?;
     let HostsToStart { hosts, removed_hosts: gone } = found;
     before.hosts.retain(|host| !gone.contains(&host.name));
     let codes = packed(&hosts)?;

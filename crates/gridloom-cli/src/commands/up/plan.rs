@@ -86,8 +86,7 @@ struct HostSite<'a> {
 }
 
 /// Returns the hosts that have a part; the agent's host is the first. `before` is the previous place of the agent.
-/// `trusts` is the option --trust-this-network.
-pub fn plan(file: &Path, before: Option<AgentAt>, reach: &ConnectOptions, trusts: bool) -> Result<Vec<HostPlan>> {
+pub fn plan(file: &Path, before: Option<AgentAt>, reach: &ConnectOptions) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
     check_properties(&platform, &roles)?;
@@ -97,7 +96,7 @@ pub fn plan(file: &Path, before: Option<AgentAt>, reach: &ConnectOptions, trusts
         let has_been = before.as_ref().filter(|agent| agent.host == platform.hosts()[id.0 as usize].name);
         HostSite { id, node: None, is_agent, agent_address: has_been.and_then(|agent| agent.address), server }
     });
-    planned_all(file, &platform, sites.collect(), reach, trusts)
+    planned_all(file, &platform, sites.collect(), reach)
 }
 
 /// Does the same for nodes of an allocation. Each node is configured like the host of the file with its name, or else
@@ -108,7 +107,6 @@ pub fn plan_nodes(
     nodes: &[Node],
     agent: Option<AgentAt>,
     reach: &ConnectOptions,
-    trusts: bool,
 ) -> Result<Vec<HostPlan>> {
     let platform = read_platform(file)?;
     let roles = Roles::of_real_hosts(&platform)?;
@@ -125,18 +123,18 @@ pub fn plan_nodes(
         let (id, is_agent) = (named.unwrap_or(first.host), node.name == agent.host);
         HostSite { id, node: Some(node), is_agent, agent_address: agent.address, server }
     });
-    planned_all(file, &platform, sites.collect(), reach, trusts)
+    planned_all(file, &platform, sites.collect(), reach)
 }
 
 /// Does the same for a file before there is an allocation: its hosts take the place of the nodes.
-pub fn plan_file(file: &Path, reach: &ConnectOptions, trusts: bool) -> Result<Vec<HostPlan>> {
+pub fn plan_file(file: &Path, reach: &ConnectOptions) -> Result<Vec<HostPlan>> {
     let names = read_platform(file)?.hosts().iter().map(|host| host.name.clone()).collect::<Vec<String>>();
     let node = |name: &String| Node {
         name: name.clone(),
         address: name.clone(),
         step: Some(Step { job: String::new(), node: name.clone() }),
     };
-    plan_nodes(file, &names.iter().map(node).collect::<Vec<Node>>(), None, reach, trusts)
+    plan_nodes(file, &names.iter().map(node).collect::<Vec<Node>>(), None, reach)
 }
 
 /// Properties that request or configure a server on a host.
@@ -185,13 +183,12 @@ fn planned_all(
     platform: &Platform,
     mut sites: Vec<HostSite>,
     reach: &ConnectOptions,
-    trusts: bool,
 ) -> Result<Vec<HostPlan>> {
     sites.retain(|site| site.is_agent || site.server.is_some());
     sites.sort_by_key(|site| !site.is_agent);
     let sent = SentFiles::default();
     let hosts: Vec<HostPlan> =
-        sites.iter().map(|site| planned(file, platform, site, reach, trusts, &sent)).collect::<Result<_>>()?;
+        sites.iter().map(|site| planned(file, platform, site, reach, &sent)).collect::<Result<_>>()?;
     let mut labels: Vec<String> = hosts.iter().flat_map(HostPlan::labels).collect();
     labels.sort();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -205,7 +202,6 @@ fn planned(
     platform: &Platform,
     site: &HostSite,
     reach: &ConnectOptions,
-    trusts: bool,
     sent: &SentFiles,
 ) -> Result<HostPlan> {
     let host = &platform.hosts()[site.id.0 as usize];
@@ -243,7 +239,6 @@ fn planned(
             if let Some(port) = listen.strip_prefix("0.0.0.0:") {
                 words.extend(["--advertise".into(), format!("{address}:{port}")]);
             }
-            words.extend(trusts.then(|| "--trust-this-network".to_string()));
         };
         // Other users may have their grids on a node of an allocation.
         let agent_port = if site.node.is_some() { 0 } else { AGENT_PORT };
@@ -386,7 +381,7 @@ mod tests {
     }
 
     fn plan_of(name: &str, text: &str) -> Result<Vec<HostPlan>> {
-        with_file(name, text, |file, reach| plan(file, None, reach, false))
+        with_file(name, text, |file, reach| plan(file, None, reach))
     }
 
     fn ssh(host: &HostPlan) -> &Ssh {
@@ -411,13 +406,13 @@ mod tests {
         let step = |node: &str| Some(Step { job: "17".into(), node: node.into() });
         let node = |name: &str| Node { name: name.into(), address: format!("{name}.x"), step: step(name) };
         let nodes = [node("a"), node("b")];
-        let hosts = with_file("nodes", text, |file, reach| plan_nodes(file, &nodes, None, reach, false)).unwrap();
+        let hosts = with_file("nodes", text, |file, reach| plan_nodes(file, &nodes, None, reach)).unwrap();
         let words = |part: &Option<Launch>| part.as_ref().map(|part| part.arguments.join(" "));
         assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen c:9"));
         assert_eq!(words(&hosts[0].server).unwrap(), "serve --run-code --name a --slots {cpus} --listen a.x:0");
         assert_eq!(words(&hosts[1].server).unwrap(), "serve functions.py --name b --slots 3 --listen b.x:0");
         let hosts = with_file("again", text, |file, reach| {
-            plan_nodes(file, &nodes, Some(AgentAt { host: "b", address: Some("b.x:4") }), reach, false)
+            plan_nodes(file, &nodes, Some(AgentAt { host: "b", address: Some("b.x:4") }), reach)
         })
         .unwrap();
         assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen b.x:4"));

@@ -94,11 +94,11 @@ impl Source {
     }
 
     /// Returns what to start on which hosts of a file. `before` is the recorded grid.
-    pub fn find(&self, file: &Path, before: &Grid, reach: &ConnectOptions, trusts: bool) -> Result<HostsToStart> {
+    pub fn find(&self, file: &Path, before: &Grid, reach: &ConnectOptions) -> Result<HostsToStart> {
         if !self.slurm && !self.pbs {
             let address = before.agent.as_deref();
             let agent = before.agent_host().map(|host| AgentAt { host: &host.name, address });
-            return Ok(HostsToStart { hosts: plan(file, agent, reach, trusts)?, removed_hosts: Vec::new() });
+            return Ok(HostsToStart { hosts: plan(file, agent, reach)?, removed_hosts: Vec::new() });
         }
         let nodes = match self.pbs {
             true => pbs::nodes()?.into_iter().map(|name| Node { address: name.clone(), name, step: None }).collect(),
@@ -117,7 +117,7 @@ impl Source {
         }
         let address = before.agent.as_deref();
         let agent = agent.map(|host| AgentAt { host: &host.name, address });
-        Ok(HostsToStart { hosts: plan_nodes(file, &nodes, agent, reach, trusts)?, removed_hosts: gone })
+        Ok(HostsToStart { hosts: plan_nodes(file, &nodes, agent, reach)?, removed_hosts: gone })
     }
 
     /// Returns the nodes of the grid's allocations, and of the given one.

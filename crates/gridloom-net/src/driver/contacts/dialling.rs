@@ -13,9 +13,11 @@ use crate::driver::contact::Stage;
 use crate::driver::dials::{Dial, cannot_connect};
 use crate::log::warning;
 use crate::threads::STACK_BYTES;
+use crate::transport::delayed::DelayedStream;
 use crate::transport::handshake::Handshake;
 use crate::transport::notice::Notice;
 use crate::transport::stream::Stream;
+use crate::transport::tls::TlsStream;
 
 impl Connections {
     pub(in crate::driver) fn dial(&mut self, address: String, now: Time) {
@@ -77,6 +79,10 @@ impl Connections {
             None => Stream::connect(address)?,
         };
         let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
+        let stream = match stream {
+            Stream::Tcp(_) => TlsStream::dial(DelayedStream::new(stream), &self.credentials.tls, address)?,
+            Stream::Unix(_) => TlsStream::plain(DelayedStream::new(stream)),
+        };
         self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.queue_handshake_frame(&first);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use gridloom_base::dial::NOT_A_NODE;
 use gridloom_base::{Level, Time};
-use gridloom_channel::{Keys, Kind};
+use gridloom_channel::Kind;
 use gridloom_core::node::{Input, Role};
 
 use super::{ConnectionUpdate, Connections, Peer, token_of};
@@ -13,7 +13,6 @@ use crate::transport::handshake::{
     HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, refusal, wire_version,
 };
 use crate::transport::notice::Link;
-use crate::transport::stream::Stream;
 
 /// Error sent on a bulk connection that does not belong to a control connection.
 const NO_PEER: &str = "a bulk connection without a control connection";
@@ -28,12 +27,13 @@ impl Connections {
         body: &[u8],
         now: Time,
         admits_bulk: impl Fn(&Hello) -> Result<(), String>,
-    ) -> Result<Option<(Hello, Purpose, Keys)>, String> {
+    ) -> Result<Option<(Hello, Purpose)>, String> {
         if kind != Kind::Hello {
             return Err("the connection did not begin with a handshake".into());
         }
         let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
+        handshake.bind(contact.channel.stream().binding());
         let mut out = Vec::new();
         let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
         let done = match handshake
@@ -66,17 +66,12 @@ impl Connections {
             }
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
-                if let Stream::Tcp(_) = contact.channel.stream().get() {
-                    contact.channel.outbound.authenticate(session.keys.send.clone());
-                    contact.receives_with = Some(session.keys.receive.clone());
-                }
                 self.established(token, hello, &session, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict must be written before the socket is handed over.
                 contact.channel.flush(&mut self.buffers).map_err(|error| error.to_string())?;
-                let session = handshake.take_session().expect("both hellos were there");
-                return Ok(Some((hello, handshake.purpose(), session.keys)));
+                return Ok(Some((hello, handshake.purpose())));
             }
             Err(error) => {
                 // Send the refusal before closing the connection; if that fails, the peer sees the connection close.
@@ -116,7 +111,7 @@ impl Connections {
             if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
                 line.level = Level::Debug;
             }
-            return self.log(match contact.channel.stream().get().peer_address() {
+            return self.log(match contact.channel.stream().get().get().peer_address() {
                 Some(address) => line.address(address),
                 None => line,
             });
@@ -157,7 +152,7 @@ impl Connections {
             // The last handshake frame bypasses the filters: the peer may use other connections at once. A broken
             // connection is noticed at the next write.
             let _ = contact.channel.flush(&mut self.buffers);
-            contact.channel.stream_mut().delay(way.delays(0));
+            contact.channel.stream_mut().get_mut().delay(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
         let (pass, version) = (session.pass.clone(), session.version);

@@ -37,9 +37,11 @@ fn holding(contacts: &mut Connections) -> (usize, UnixStream) {
     let token = contacts.next_token;
     let handshake = Handshake::accept(contacts.credentials.clone(), contacts.own.clone()).unwrap();
     let stage = Stage::Up(NodeId(token as u64));
-    let contact = contacts.add(Stream::Unix(stream), stage, handshake, None, Time::NEVER).unwrap();
+    let contact = contacts
+        .add(TlsStream::plain(DelayedStream::new(Stream::Unix(stream))), stage, handshake, None, Time::NEVER)
+        .unwrap();
     let apart = EmulatedLinks::new(Some(Site::new("1", vec!["delay=2s".parse().unwrap()]).unwrap()));
-    contact.channel.stream_mut().delay(apart.link_to("").unwrap().delays(0));
+    contact.channel.stream_mut().get_mut().delay(apart.link_to("").unwrap().delays(0));
     contact.queue_handshake_frame(b"held back");
     contacts.open.dirty.insert(token);
     (token, end)

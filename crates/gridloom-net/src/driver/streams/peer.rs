@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gridloom_base::DatumId;
-use gridloom_channel::{Keys, WireVersion};
+use gridloom_channel::WireVersion;
 
 use crate::identity::Credentials;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
@@ -16,6 +16,7 @@ use crate::transport::lanes::Lanes;
 use crate::transport::notice::{Inbox, Link, Notice, StreamOutcome};
 use crate::transport::shared::{Closer, LANES};
 use crate::transport::stripes::{Gathering, Stripe, Stripes};
+use crate::transport::tls::TlsStream;
 
 /// Maximum number of open streams from one peer: one per lane, plus ended streams whose end this node has not noticed yet.
 pub(super) const STREAMS_MAX: usize = 2 * LANES as usize;
@@ -68,12 +69,7 @@ impl Peer {
 
     /// Adds a connection of a stream. Returns all its connections once the last one is added. Connections of an
     /// earlier stream of the same lane no longer arrive.
-    pub(super) fn add_stripe(
-        &mut self,
-        stream: u64,
-        stripe: Stripe,
-        socket: (TcpStream, Keys),
-    ) -> Option<(Stripes, Keys)> {
+    pub(super) fn add_stripe(&mut self, stream: u64, stripe: Stripe, socket: TlsStream<TcpStream>) -> Option<Stripes> {
         if !self.incoming.contains_key(&stream) {
             let given_up = |other: u64| other != stream && other % LANES == stream % LANES;
             for other in self.gathering.keys().copied().filter(|other| given_up(*other)).collect::<Vec<_>>() {
@@ -112,7 +108,8 @@ pub(super) fn accept_local_handshake(
         admitted.set(answer.map(|(link, wire_version)| (link, wire_version, hello.stream)));
         admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection without a control connection".into())
     };
-    let shaken = run_blocking(stream, Handshake::accept(credentials, own)?, None, decide);
+    let mut stream = TlsStream::plain(&mut *stream);
+    let shaken = run_blocking(&mut stream, Handshake::accept(credentials, own)?, None, decide);
     if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {
         inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended });
     }

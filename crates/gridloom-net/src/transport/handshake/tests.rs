@@ -100,7 +100,8 @@ fn processes_of_two_releases_refuse_each_other_in_words() {
 
 #[test]
 fn a_stranger_who_sends_a_byte_now_and_then_is_abandoned_at_the_deadline() {
-    let (mut here, mut there) = UnixStream::pair().unwrap();
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let mut here = TlsStream::plain(here);
     let own = hello(Purpose::Local);
     let drip = std::thread::spawn(move || {
         // The first four bytes announce the length of the frame.

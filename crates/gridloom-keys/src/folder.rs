@@ -1,0 +1,735 @@
+//! Keys in files: one folder per grid, which only its user can read.
+//!
+//! ```text
+//!  GRIDLOOM_KEYS or $XDG_CONFIG_HOME/gridloom/keys or ~/.config/gridloom/keys
+//!    GRID                  mode 0700; all files 0600
+//!      authority.pem       the certificate of the grid's authority
+//!      own.pem own.key     the own certificate and private key
+//!      requested.pem .key  the own request, until its certificate is installed
+//!      authority.key       where the authority is: its private key
+//!      issued              where the authority is: certificates that have not expired, as JSON lines
+//!      revoked             revocations, as JSON lines
+//!      requests/           where the authority is: requests of others that wait for approval
+//!      lock                held while a file is changed
+//! ```
+//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridloom_base::EscapedBytes;
+use gridloom_resources::private_file::{self, Existing};
+use rustix::fs::{FlockOperation, flock};
+use rustls_pki_types::UnixTime;
+use serde::{Deserialize, Serialize};
+
+use crate::authority::{Authority, Bundle, Grant, Issued};
+use crate::certificate::{Certificate, Fingerprint, Serial};
+use crate::defaults::{default_grid, default_name};
+use crate::error::KeysError;
+use crate::identity::{Identity, Role, check_grid};
+use crate::json_lines::{self, LineError};
+use crate::membership::{Membership, Memberships};
+use crate::patterns::Patterns;
+use crate::pem::{self, Sections};
+use crate::request::Request;
+use crate::revocations::{Revocation, Revocations, Revoked};
+use crate::time::{after, as_seconds, date};
+use crate::trust::Trust;
+
+/// Environment variable with the folder of all keys.
+pub const KEYS_VARIABLE: &str = "GRIDLOOM_KEYS";
+
+/// The keys of a user, of all grids.
+#[derive(Clone, Debug)]
+pub struct KeysFolder(PathBuf);
+
+/// The keys of a user for one grid.
+#[derive(Clone, Debug)]
+pub struct GridFolder {
+    grid: String,
+    path: PathBuf,
+}
+
+/// A certificate that an authority has issued.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub serial: Serial,
+    pub identity: Identity,
+    pub functions: Patterns,
+    #[serde(with = "as_seconds")]
+    pub issued: UnixTime,
+    #[serde(with = "as_seconds")]
+    pub expires: UnixTime,
+    /// Fingerprint of the public key.
+    pub key: Fingerprint,
+    /// The certificate, PEM.
+    pub pem: String,
+}
+
+impl KeysFolder {
+    /// Returns the user's folder; it need not exist.
+    ///
+    /// # Errors
+    /// If the environment names none.
+    pub fn find() -> Result<KeysFolder, KeysError> {
+        let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        if let Some(folder) = set(KEYS_VARIABLE) {
+            return match folder.is_absolute() {
+                true => Ok(KeysFolder(folder)),
+                false => Err(KeysError::Invalid(format!(
+                    "{KEYS_VARIABLE} is '{}'; set it to an absolute path, or unset it",
+                    EscapedBytes::of(&folder)
+                ))),
+            };
+        }
+        let home = || std::env::home_dir().map(|home| home.join(".config"));
+        let config = set("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
+        match config.or_else(|| home().filter(|folder| folder.is_absolute())) {
+            Some(config) => Ok(KeysFolder(config.join("gridloom").join("keys"))),
+            None => Err(KeysError::Missing(format!(
+                "there is no folder for keys; set HOME, XDG_CONFIG_HOME or {KEYS_VARIABLE} to an absolute path"
+            ))),
+        }
+    }
+
+    pub fn at(path: impl Into<PathBuf>) -> KeysFolder {
+        KeysFolder(path.into())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the grids for which there is a folder, in order.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn grids(&self) -> Result<Vec<GridFolder>, KeysError> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(KeysError::at(&self.0))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(KeysError::at(&self.0))?.file_name();
+            let name = name.to_str().filter(|name| check_grid(name).is_ok() && self.0.join(name).is_dir());
+            found.extend(name.map(|name| self.at_name(name)));
+        }
+        found.sort_by(|one, other| one.grid.cmp(&other.grid));
+        Ok(found)
+    }
+
+    /// Returns the folder of a grid; it need not exist.
+    ///
+    /// # Errors
+    /// If it is not the name of a grid.
+    pub fn grid(&self, grid: &str) -> Result<GridFolder, KeysError> {
+        check_grid(grid)?;
+        Ok(self.at_name(grid))
+    }
+
+    /// Returns the folder of that grid, or that of the only grid.
+    ///
+    /// # Errors
+    /// If there is no such grid, or there are several and none is named.
+    pub fn existing(&self, grid: Option<&str>) -> Result<GridFolder, KeysError> {
+        let all = self.grids()?;
+        let folder = EscapedBytes::of(&self.0);
+        if let Some(grid) = grid {
+            let found = self.grid(grid)?;
+            return match all.iter().any(|one| one.grid == grid) {
+                true => Ok(found),
+                false => Err(KeysError::Missing(format!(
+                    "there are no keys of the grid '{grid}' in {folder}; {MAKE_OR_REQUEST}"
+                ))),
+            };
+        }
+        match &all[..] {
+            [only] => Ok(only.clone()),
+            [] => Err(KeysError::Missing(format!("there are no keys in {folder}; {MAKE_OR_REQUEST}"))),
+            several => {
+                let names = several.iter().map(|one| one.grid.as_str()).collect::<Vec<_>>().join(", ");
+                Err(KeysError::Invalid(format!(
+                    "there are keys of several grids: {names}; choose one with --grid GRID"
+                )))
+            }
+        }
+    }
+
+    /// Returns the only grid, and makes one with default names if there is none: for the first agent of a user.
+    ///
+    /// # Errors
+    /// If there are several, or none can be made.
+    pub fn existing_or_new(&self, now: UnixTime) -> Result<GridFolder, KeysError> {
+        if !self.grids()?.is_empty() {
+            return self.existing(None);
+        }
+        let role = Role::Administrator;
+        match self.create(&Identity::new(&default_grid(), role, &default_name(role))?, now) {
+            // Another process has made it meanwhile.
+            Err(KeysError::Exists(_)) => self.existing(None),
+            made => made,
+        }
+    }
+
+    /// Makes a new grid: its authority, and a certificate of its administrator.
+    ///
+    /// # Errors
+    /// [`KeysError::Exists`] if there are keys of that grid; or if they cannot be written.
+    pub fn create(&self, administrator: &Identity, now: UnixTime) -> Result<GridFolder, KeysError> {
+        let folder = self.grid(administrator.grid())?;
+        let exists = || {
+            let path = EscapedBytes::of(&folder.path);
+            KeysError::Exists(format!("there are keys of the grid '{}' in {path}; choose another name", folder.grid))
+        };
+        if folder.path.exists() {
+            return Err(exists());
+        }
+        let authority = Authority::new(&folder.grid, now)?;
+        let own = authority.issue_bundle(&Grant::new(administrator.clone()), now)?;
+        // The folder appears as a whole: another process that makes the same grid finds all of it, or nothing.
+        let serial = own.issued.certificate.serial;
+        let trial = GridFolder { grid: folder.grid.clone(), path: self.0.join(format!(".new-{serial}")) };
+        let made = || {
+            trial.write(AUTHORITY_KEY, &authority.key_to_pem())?;
+            trial.write(AUTHORITY, &authority.certificate_to_pem())?;
+            trial.write(OWN_KEY, &own.key_to_pem())?;
+            trial.write(OWN, &own.issued.certificate.to_pem())?;
+            trial.write(ISSUED, &json_lines::to_text([Record::of(&own.issued.certificate)]))?;
+            fs::rename(&trial.path, &folder.path).map_err(|error| match error.kind() {
+                ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => exists(),
+                _ => KeysError::file(&folder.path, error),
+            })
+        };
+        let done = made();
+        // After the rename it no longer exists.
+        let _ = fs::remove_dir_all(&trial.path);
+        done.map(|()| folder)
+    }
+
+    /// Returns the memberships in all grids of which there is a certificate.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or its content is wrong.
+    pub fn memberships(&self) -> Result<Memberships, KeysError> {
+        let members = self.grids()?.into_iter().filter(|grid| grid.path.join(OWN).exists());
+        let all: Result<Vec<_>, KeysError> = members.map(|grid| grid.membership().map(Arc::new)).collect();
+        all.map(Memberships::new)
+    }
+
+    fn at_name(&self, grid: &str) -> GridFolder {
+        GridFolder { grid: grid.into(), path: self.0.join(grid) }
+    }
+}
+
+impl GridFolder {
+    pub fn grid(&self) -> &str {
+        &self.grid
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// True if the authority of the grid is here.
+    pub fn has_authority(&self) -> bool {
+        self.path.join(AUTHORITY_KEY).exists()
+    }
+
+    /// True if the certificate of the authority is known.
+    pub fn knows_authority(&self) -> bool {
+        self.path.join(AUTHORITY).exists()
+    }
+
+    /// True if there is a certificate of the user.
+    pub fn has_own(&self) -> bool {
+        self.path.join(OWN).exists()
+    }
+
+    /// # Errors
+    /// [`KeysError::Missing`] if the authority is not here; or if its files are wrong.
+    pub fn authority(&self) -> Result<Authority, KeysError> {
+        if !self.has_authority() {
+            return Err(KeysError::Missing(format!(
+                "the authority of the grid '{}' is not on this machine: {} does not exist; run the command where \
+                 'gridloom keys init' made the grid",
+                self.grid,
+                EscapedBytes::of(&self.path.join(AUTHORITY_KEY))
+            )));
+        }
+        let (certificate, key) = (self.read(AUTHORITY)?, self.read(AUTHORITY_KEY)?);
+        self.checked(AUTHORITY)?;
+        self.sections(AUTHORITY_KEY)?;
+        let authority = Authority::from_pem(&certificate, &key);
+        self.of_this_grid(authority.map_err(|error| self.error(AUTHORITY_KEY, error))?, |authority| authority.grid())
+    }
+
+    /// Returns the authority and the revocations.
+    ///
+    /// # Errors
+    /// [`KeysError::Missing`] if they are not known yet; or if the files are wrong.
+    pub fn trust(&self) -> Result<Trust, KeysError> {
+        let trust = self.checked(AUTHORITY)?;
+        trust.set_revocations(self.revocations()?);
+        Ok(trust)
+    }
+
+    /// Returns the own certificate and key.
+    ///
+    /// # Errors
+    /// [`KeysError::Missing`] if there are none; or if the files are wrong.
+    pub fn own(&self) -> Result<Bundle, KeysError> {
+        if !self.has_own() {
+            let what = match self.path.join(REQUESTED).exists() {
+                true => "the request waits for approval; 'gridloom keys install FILE' installs the certificate",
+                false => MAKE_OR_REQUEST,
+            };
+            return Err(KeysError::Missing(format!("there is no certificate for the grid '{}': {what}", self.grid)));
+        }
+        // While another process replaces both files, the key does not belong to the certificate.
+        self.read_own().or_else(|error| self.lock().map_err(|_| error).and_then(|_lock| self.read_own()))
+    }
+
+    fn read_own(&self) -> Result<Bundle, KeysError> {
+        let trust = self.checked(AUTHORITY)?;
+        let found = self.sections(OWN)?;
+        let [der] = &found.certificates[..] else {
+            return Err(
+                self.error(OWN, format!("expected one certificate, and there are {}", found.certificates.len()))
+            );
+        };
+        let certificate = Certificate::read(der).map_err(|why| self.error(OWN, why))?;
+        trust.verify(std::slice::from_ref(der), certificate.not_before).map_err(|why| self.error(OWN, why))?;
+        let found = self.sections(OWN_KEY)?;
+        let [key] = &found.keys[..] else {
+            return Err(self.error(OWN_KEY, format!("expected one private key, and there are {}", found.keys.len())));
+        };
+        let issued = Issued { certificate, authority: trust.certificate().clone() };
+        Bundle::new(issued, key).map_err(|error| self.error(OWN_KEY, error))
+    }
+
+    /// Returns the user's membership, with the revocations.
+    ///
+    /// # Errors
+    /// As [`GridFolder::own`] and [`GridFolder::revocations`].
+    pub fn membership(&self) -> Result<Membership, KeysError> {
+        let membership = Membership::new(&self.own()?)?;
+        membership.trust.set_revocations(self.revocations()?);
+        Ok(membership)
+    }
+
+    /// Reads the files again, and replaces in a membership what has changed, as after `gridloom keys renew` or `revoke`.
+    /// Returns whether something has.
+    ///
+    /// # Errors
+    /// As [`GridFolder::membership`].
+    pub fn refresh(&self, membership: &Membership) -> Result<bool, KeysError> {
+        let (own, revocations) = (self.own()?, self.revocations()?);
+        let is_renewed = own.issued.certificate.serial != membership.credentials.certificate().serial;
+        if is_renewed {
+            membership.credentials.replace(&own)?;
+        }
+        let has_others = *membership.trust.revocations() != revocations;
+        if has_others {
+            membership.trust.set_revocations(revocations);
+        }
+        Ok(is_renewed || has_others)
+    }
+
+    /// Makes a request for a certificate, and stores it with its private key.
+    ///
+    /// # Errors
+    /// [`KeysError::Exists`] if one waits for approval and `replaces` is false; or if the files cannot be written.
+    pub fn request(
+        &self,
+        role: Role,
+        name: &str,
+        functions: &Patterns,
+        replaces: bool,
+        now: UnixTime,
+    ) -> Result<Request, KeysError> {
+        let identity = Identity::new(&self.grid, role, name)?;
+        let _lock = self.lock()?;
+        let file = self.path.join(REQUESTED);
+        if file.exists() && !replaces {
+            return Err(KeysError::Exists(format!(
+                "a request for the grid '{}' waits for approval: {}; send it, or make another one with --replace",
+                self.grid,
+                EscapedBytes::of(&file)
+            )));
+        }
+        let (request, key) = Request::new(&identity, functions, now)?;
+        self.write(REQUESTED_KEY, &pem::private_key(&key.0))?;
+        self.write(REQUESTED, &request.to_pem())?;
+        Ok(request)
+    }
+
+    /// Returns the own request that waits for approval; `None` if there is none, or it has expired.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn requested(&self, now: UnixTime) -> Result<Option<Request>, KeysError> {
+        match self.path.join(REQUESTED).exists() {
+            true => Ok(Request::from_pem(&self.read(REQUESTED)?, now).ok()),
+            false => Ok(None),
+        }
+    }
+
+    /// Installs a certificate, with that of its authority, for the key of the request or the own key. With `expected`,
+    /// the authority must have that fingerprint.
+    ///
+    /// # Errors
+    /// If the text is something else, no key here belongs to it, it is not valid, or the grid has another authority.
+    pub fn install(&self, text: &[u8], expected: Option<Fingerprint>, now: UnixTime) -> Result<Certificate, KeysError> {
+        let issued = Issued::from_pem(text)?;
+        let trust = Trust::from_der(&issued.authority)?;
+        let (grid, fingerprint) = (trust.grid(), trust.fingerprint());
+        if grid != self.grid {
+            return Err(KeysError::Invalid(format!(
+                "the certificate is for the grid '{grid}', not for '{}'",
+                self.grid
+            )));
+        }
+        if let Some(expected) = expected.filter(|expected| *expected != fingerprint) {
+            return Err(KeysError::Invalid(format!(
+                "the fingerprint of the authority is {fingerprint}, and {expected} was expected; ask the administrator"
+            )));
+        }
+        let _lock = self.lock()?;
+        if self.knows_authority() {
+            let known = self.checked(AUTHORITY)?;
+            if known.certificate() != &issued.authority {
+                return Err(KeysError::Invalid(format!(
+                    "the grid '{grid}' has another authority here: fingerprint {}, and the certificate is from {fingerprint}; \
+                     ask the administrator, and remove {} if the grid was made again",
+                    known.fingerprint(),
+                    EscapedBytes::of(&self.path)
+                )));
+            }
+            trust.set_revocations(self.revocations()?);
+        }
+        trust.check(&issued.certificate, now)?;
+        let key = self.key_of(&issued)?;
+        self.write(AUTHORITY, &trust.to_pem())?;
+        self.write(OWN_KEY, &key.key_to_pem())?;
+        self.write(OWN, &issued.certificate.to_pem())?;
+        for done in [REQUESTED, REQUESTED_KEY] {
+            remove(&self.path.join(done))?;
+        }
+        Ok(issued.certificate)
+    }
+
+    fn key_of(&self, issued: &Issued) -> Result<Bundle, KeysError> {
+        for name in [REQUESTED_KEY, OWN_KEY].into_iter().filter(|name| self.path.join(name).exists()) {
+            let found = self.sections(name)?;
+            let bundle = found.keys.iter().find_map(|key| Bundle::new(issued.clone(), key).ok());
+            if let Some(bundle) = bundle {
+                return Ok(bundle);
+            }
+        }
+        Err(KeysError::Invalid(format!(
+            "no private key in {} belongs to the certificate of the {}; install it on the machine that made the request",
+            EscapedBytes::of(&self.path),
+            issued.certificate.identity
+        )))
+    }
+
+    /// Stores a request of another machine until it is approved.
+    ///
+    /// # Errors
+    /// If too many wait, or it cannot be written.
+    pub fn add_pending(&self, request: &Request, now: UnixTime) -> Result<(), KeysError> {
+        self.check_grid_of(request)?;
+        let _lock = self.lock()?;
+        let pending = self.pending(now)?;
+        if pending.len() >= PENDING_MAX && !pending.contains(request) {
+            return Err(KeysError::Invalid(format!("{PENDING_MAX} requests wait for approval, which is the limit")));
+        }
+        self.write(&pending_name(request.fingerprint()), &request.to_pem())
+    }
+
+    /// Returns the requests that wait for approval, and have not expired. Files that are no requests are skipped.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn pending(&self, now: UnixTime) -> Result<Vec<Request>, KeysError> {
+        let folder = self.path.join(REQUESTS);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(KeysError::at(&folder))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(KeysError::at(&folder))?.path();
+            let text = private_file::read(&path, FILE_BYTES_MAX).ok();
+            match text.and_then(|text| Request::from_pem_of_any_time(&text).ok()) {
+                // An expired one makes room.
+                Some(request) if request.has_expired(now) => remove(&path)?,
+                Some(request) => found.push(request),
+                None => {}
+            }
+        }
+        found.sort_by(|one, other| one.identity().cmp(other.identity()));
+        Ok(found)
+    }
+
+    /// Issues the certificate for a request. With `again`, the identity may have one for another key already.
+    ///
+    /// # Errors
+    /// If the authority is not here, or the identity has a certificate already.
+    pub fn approve(&self, request: &Request, grant: &Grant, again: bool, now: UnixTime) -> Result<Issued, KeysError> {
+        self.check_grid_of(request)?;
+        let authority = self.authority()?;
+        let _lock = self.lock()?;
+        let mut issued = self.issued()?;
+        let valid = self.valid_of(&issued, &grant.identity, now)?;
+        if let Some(other) = valid.iter().find(|record| record.key != request.fingerprint() && !again) {
+            return Err(KeysError::Exists(format!(
+                "the {} has a certificate of another key until {}; choose another --name, or pass --again if it is the \
+                 same",
+                grant.identity,
+                date(other.expires)
+            )));
+        }
+        let new = authority.issue(request.public_key(), grant, self.issue_time(&grant.identity, now)?)?;
+        self.add_record(&mut issued, &new.certificate, now)?;
+        remove(&self.path.join(pending_name(request.fingerprint())))?;
+        Ok(new)
+    }
+
+    /// Makes a key, and issues a certificate for it with the authority that is here: for the user's own agent, servers
+    /// and jobs.
+    ///
+    /// # Errors
+    /// If the authority is not here.
+    pub fn issue(&self, grant: &Grant, now: UnixTime) -> Result<Bundle, KeysError> {
+        let authority = self.authority()?;
+        let _lock = self.lock()?;
+        let bundle = authority.issue_bundle(grant, self.issue_time(&grant.identity, now)?)?;
+        self.add_record(&mut self.issued()?, &bundle.issued.certificate, now)?;
+        Ok(bundle)
+    }
+
+    /// Replaces the own certificate and key by new ones from the authority that is here.
+    ///
+    /// # Errors
+    /// If the authority is not here, or there is no own certificate.
+    pub fn renew(&self, lifetime: Duration, now: UnixTime) -> Result<Certificate, KeysError> {
+        let own = self.own()?.issued.certificate;
+        let bundle = self.issue(&Grant { identity: own.identity, functions: own.functions, lifetime }, now)?;
+        let _lock = self.lock()?;
+        self.write(OWN_KEY, &bundle.key_to_pem())?;
+        self.write(OWN, &bundle.issued.certificate.to_pem())?;
+        Ok(bundle.issued.certificate)
+    }
+
+    /// Returns the issued certificates that have not expired when the last one was issued.
+    ///
+    /// # Errors
+    /// With file and line.
+    pub fn issued(&self) -> Result<Vec<Record>, KeysError> {
+        let records = json_lines::parse(&self.text(ISSUED)?).map_err(|error| self.line_error(ISSUED, error))?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// Revokes certificates where the authority is.
+    ///
+    /// # Errors
+    /// If the authority is not here.
+    pub fn revoke(&self, revoked: &[Revoked], reason: &str, now: UnixTime) -> Result<(), KeysError> {
+        self.authority()?;
+        let _lock = self.lock()?;
+        let mut all = self.revocations()?;
+        for one in revoked {
+            all.add(Revocation::new(one.clone(), now, reason)?);
+        }
+        self.write(REVOKED, &all.to_text())
+    }
+
+    /// Stores the revocations that the agent has sent.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn set_revocations(&self, revocations: &Revocations) -> Result<(), KeysError> {
+        let _lock = self.lock()?;
+        self.write(REVOKED, &revocations.to_text())
+    }
+
+    /// # Errors
+    /// With file and line.
+    pub fn revocations(&self) -> Result<Revocations, KeysError> {
+        Revocations::parse(&self.text(REVOKED)?).map_err(|error| self.line_error(REVOKED, error))
+    }
+
+    fn check_grid_of(&self, request: &Request) -> Result<(), KeysError> {
+        match request.identity().grid() == self.grid {
+            true => Ok(()),
+            false => {
+                let why =
+                    format!("the request is for the {}, and this is the grid '{}'", request.identity(), self.grid);
+                Err(KeysError::Invalid(why))
+            }
+        }
+    }
+
+    /// Returns the records of an identity that have neither expired nor been revoked.
+    fn valid_of<'a>(
+        &self,
+        all: &'a [Record],
+        identity: &Identity,
+        now: UnixTime,
+    ) -> Result<Vec<&'a Record>, KeysError> {
+        let revocations = self.revocations()?;
+        let is_valid = |record: &&Record| record.expires >= now && record.revocation(&revocations).is_none();
+        Ok(all.iter().filter(|record| record.identity == *identity).filter(is_valid).collect())
+    }
+
+    /// Returns the time at which to issue a certificate: after the revocation of earlier ones of the identity.
+    fn issue_time(&self, identity: &Identity, now: UnixTime) -> Result<UnixTime, KeysError> {
+        let revocations = self.revocations()?;
+        let second = Duration::from_secs(1);
+        Ok(revocations.of_identity(identity).map_or(now, |revocation| now.max(after(revocation.at, second))))
+    }
+
+    fn add_record(&self, all: &mut Vec<Record>, new: &Certificate, now: UnixTime) -> Result<(), KeysError> {
+        all.retain(|record| record.expires >= now);
+        all.push(Record::of(new));
+        self.write(ISSUED, &json_lines::to_text(&*all))
+    }
+
+    /// Reads the certificate of the authority.
+    fn checked(&self, name: &str) -> Result<Trust, KeysError> {
+        let found = self.sections(name)?;
+        let [certificate] = &found.certificates[..] else {
+            return Err(
+                self.error(name, format!("expected one certificate, and there are {}", found.certificates.len()))
+            );
+        };
+        let trust = Trust::from_der(certificate).map_err(|error| self.error(name, error))?;
+        self.of_this_grid(trust, |trust| trust.grid())
+    }
+
+    fn of_this_grid<T>(&self, found: T, grid: impl Fn(&T) -> &str) -> Result<T, KeysError> {
+        match grid(&found) == self.grid {
+            true => Ok(found),
+            false => Err(self.error(AUTHORITY, format!("it is the authority of the grid '{}'", grid(&found)))),
+        }
+    }
+
+    fn sections(&self, name: &str) -> Result<Sections, KeysError> {
+        let wrong =
+            |error: pem::PemError| KeysError::File { path: self.path.join(name), line: error.line, why: error.why };
+        pem::sections(&self.read(name)?).map_err(wrong)
+    }
+
+    /// Returns the text of a file; empty if there is none.
+    fn text(&self, name: &str) -> Result<String, KeysError> {
+        match self.path.join(name).exists() {
+            false => Ok(String::new()),
+            true => String::from_utf8(self.read(name)?).map_err(|error| {
+                let line =
+                    error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+                KeysError::line(&self.path.join(name), line + 1, "it is not UTF-8")
+            }),
+        }
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, KeysError> {
+        self.check_folder()?;
+        let path = self.path.join(name);
+        private_file::read(&path, FILE_BYTES_MAX).map_err(KeysError::at(&path))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), KeysError> {
+        let path = self.path.join(name);
+        private_file::write(&path, text.as_bytes(), Existing::Replaced).map_err(KeysError::at(&path))
+    }
+
+    /// Refuses a folder in which other users can put files.
+    fn check_folder(&self) -> Result<(), KeysError> {
+        let status = fs::metadata(&self.path).map_err(KeysError::at(&self.path))?;
+        let remedy = |why| format!("{why}; run: chmod 700 '{}'", self.path.display());
+        private_file::check(&status).map_err(|why| KeysError::file(&self.path, remedy(why)))
+    }
+
+    /// Excludes other processes that change files, until it is dropped.
+    fn lock(&self) -> Result<File, KeysError> {
+        private_file::create_folder(&self.path).map_err(KeysError::at(&self.path))?;
+        self.check_folder()?;
+        let path = self.path.join(LOCK);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = open.map_err(KeysError::at(&path))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|error| KeysError::file(&path, error))?;
+        Ok(file)
+    }
+
+    fn error(&self, name: &str, why: impl std::fmt::Display) -> KeysError {
+        KeysError::file(&self.path.join(name), why)
+    }
+
+    fn line_error(&self, name: &str, error: LineError) -> KeysError {
+        KeysError::line(&self.path.join(name), error.line, error.why)
+    }
+}
+
+impl Record {
+    fn of(certificate: &Certificate) -> Record {
+        Record {
+            serial: certificate.serial,
+            identity: certificate.identity.clone(),
+            functions: certificate.functions.clone(),
+            issued: certificate.issued_at(),
+            expires: certificate.not_after,
+            key: certificate.public_key.fingerprint(),
+            pem: certificate.to_pem(),
+        }
+    }
+
+    /// Returns the revocation that applies to the certificate.
+    pub fn revocation<'a>(&self, revocations: &'a Revocations) -> Option<&'a Revocation> {
+        revocations.of_issued(self.serial, &self.identity, self.issued)
+    }
+
+    /// Parses records as JSON lines.
+    ///
+    /// # Errors
+    /// With the number of the wrong line.
+    pub fn from_text(text: &str) -> Result<Vec<Record>, KeysError> {
+        let records = json_lines::parse(text).map_err(|error| KeysError::Invalid(error.to_string()))?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
+    }
+}
+
+fn pending_name(fingerprint: Fingerprint) -> String {
+    format!("{REQUESTS}/{fingerprint}.pem")
+}
+
+fn remove(path: &Path) -> Result<(), KeysError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(KeysError::file(path, error)),
+        _ => Ok(()),
+    }
+}
+
+const AUTHORITY: &str = "authority.pem";
+const AUTHORITY_KEY: &str = "authority.key";
+const OWN: &str = "own.pem";
+const OWN_KEY: &str = "own.key";
+const REQUESTED: &str = "requested.pem";
+const REQUESTED_KEY: &str = "requested.key";
+const REQUESTS: &str = "requests";
+const ISSUED: &str = "issued";
+const REVOKED: &str = "revoked";
+const LOCK: &str = "lock";
+/// Maximum size of a file: the records of 100,000 certificates.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Maximum number of requests that wait for approval.
+const PENDING_MAX: usize = 1000;
+const MAKE_OR_REQUEST: &str =
+    "'gridloom keys init' makes a grid, and 'gridloom keys request' a request to be admitted to one";

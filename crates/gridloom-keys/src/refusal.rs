@@ -1,0 +1,48 @@
+//! Why a certificate is not accepted.
+
+use rustls_pki_types::UnixTime;
+use thiserror::Error;
+
+use crate::certificate::Fingerprint;
+use crate::identity::{Identity, Role};
+use crate::time::date;
+
+/// Why the certificate of a peer is not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    #[error("the peer has no certificate; 'gridloom keys request' on its machine makes a request for one")]
+    NoCertificate,
+    #[error("the certificate is malformed: {0}")]
+    Malformed(String),
+    #[error(
+        "the certificate is not from the authority of the grid '{grid}' (fingerprint {fingerprint}); 'gridloom keys list' \
+         on both machines shows the fingerprints"
+    )]
+    WrongAuthority { grid: String, fingerprint: Fingerprint },
+    #[error("the certificate is for the {identity}, and this is the grid '{grid}'")]
+    WrongGrid { identity: Identity, grid: String },
+    #[error("the certificate of the {identity} has expired: it was valid until {}, and it is {}; 'gridloom keys renew' \
+             on its machine makes a request for a new one", date(*.not_after), date(*.now))]
+    Expired { identity: Identity, not_after: UnixTime, now: UnixTime },
+    #[error("the certificate of the {identity} is not valid yet: it is valid from {}, and the clock of this machine says {}; \
+             set the clocks of both machines", date(*.not_before), date(*.now))]
+    NotYetValid { identity: Identity, not_before: UnixTime, now: UnixTime },
+    #[error("the authority of the grid '{grid}' has expired: it was valid until {}, and it is {}; 'gridloom keys init' \
+             makes a new one", date(*.not_after), date(*.now))]
+    AuthorityExpired { grid: String, not_after: UnixTime, now: UnixTime },
+    #[error("the certificate of the {identity} was revoked at {}: {reason}", date(*.at))]
+    Revoked { identity: Identity, at: UnixTime, reason: String },
+    #[error("the certificate is not for connections, but for {0}")]
+    WrongUsage(&'static str),
+    #[error("the {identity} cannot do this: it takes {}", roles_in_words(.accepted))]
+    WrongRole { identity: Identity, accepted: Vec<Role> },
+}
+
+fn roles_in_words(roles: &[Role]) -> String {
+    let with_article = |role: &Role| match role {
+        Role::Agent | Role::Administrator => format!("an {role}"),
+        Role::Server | Role::Client => format!("a {role}"),
+    };
+    roles.iter().map(with_article).collect::<Vec<_>>().join(" or ")
+}

@@ -1,0 +1,193 @@
+//! The certificates that a grid has revoked: a file of JSON lines.
+//!
+//! A revocation names a certificate by its serial number, or an identity. The latter applies to all certificates that
+//! the identity has got until then, so that its holder can get a new one.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::escaped::is_printable;
+use rustls_pki_types::UnixTime;
+use serde::{Deserialize, Serialize};
+
+use crate::certificate::{Certificate, Serial};
+use crate::error::KeysError;
+use crate::identity::Identity;
+use crate::json_lines::{self, LineError};
+use crate::time::as_seconds;
+
+/// What is revoked.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Revoked {
+    Certificate(Serial),
+    /// All certificates of an identity that were issued before or at the time of the revocation.
+    Identity(Identity),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Revocation {
+    pub revoked: Revoked,
+    pub at: UnixTime,
+    pub reason: String,
+}
+
+/// All revocations of a grid.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Revocations(BTreeMap<Revoked, Revocation>);
+
+impl Revocation {
+    /// # Errors
+    /// If the reason is blank, too long or has control characters.
+    pub fn new(revoked: Revoked, at: UnixTime, reason: &str) -> Result<Revocation, KeysError> {
+        check_reason(reason).map_err(KeysError::Invalid)?;
+        Ok(Revocation { revoked, at, reason: reason.into() })
+    }
+}
+
+impl Revocations {
+    /// Adds a revocation. Of two for one identity, the later applies.
+    pub fn add(&mut self, revocation: Revocation) {
+        let found = self.0.entry(revocation.revoked.clone()).or_insert_with(|| revocation.clone());
+        if found.at < revocation.at {
+            *found = revocation;
+        }
+    }
+
+    /// Returns the revocation that applies to a certificate.
+    pub fn of(&self, certificate: &Certificate) -> Option<&Revocation> {
+        self.of_issued(certificate.serial, &certificate.identity, certificate.issued_at())
+    }
+
+    pub(crate) fn of_issued(&self, serial: Serial, identity: &Identity, issued_at: UnixTime) -> Option<&Revocation> {
+        let by_identity = || self.of_identity(identity).filter(|revocation| issued_at <= revocation.at);
+        self.0.get(&Revoked::Certificate(serial)).or_else(by_identity)
+    }
+
+    /// Returns the latest revocation of an identity.
+    pub fn of_identity(&self, identity: &Identity) -> Option<&Revocation> {
+        // Most grids have none, and then nothing is copied.
+        (!self.0.is_empty()).then(|| self.0.get(&Revoked::Identity(identity.clone())))?
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Revocation> {
+        self.0.values()
+    }
+
+    /// Returns the revocations as JSON lines.
+    pub fn to_text(&self) -> String {
+        json_lines::to_text(self.0.values().map(Line::from))
+    }
+
+    /// Parses JSON lines.
+    ///
+    /// # Errors
+    /// With the number of the wrong line.
+    pub fn from_text(text: &str) -> Result<Revocations, KeysError> {
+        Revocations::parse(text).map_err(|error| KeysError::Invalid(error.to_string()))
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Revocations, LineError> {
+        let mut all = Revocations::default();
+        for (number, line) in json_lines::parse::<Line>(text)? {
+            all.add(Revocation::try_from(line).map_err(|why| LineError { line: number, why })?);
+        }
+        Ok(all)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    serial: Option<Serial>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<Identity>,
+    #[serde(with = "as_seconds")]
+    at: UnixTime,
+    reason: String,
+}
+
+impl From<&Revocation> for Line {
+    fn from(revocation: &Revocation) -> Line {
+        let (serial, identity) = match revocation.revoked.clone() {
+            Revoked::Certificate(serial) => (Some(serial), None),
+            Revoked::Identity(identity) => (None, Some(identity)),
+        };
+        Line { serial, identity, at: revocation.at, reason: revocation.reason.clone() }
+    }
+}
+
+impl TryFrom<Line> for Revocation {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Revocation, String> {
+        let revoked = match (line.serial, line.identity) {
+            (Some(serial), None) => Revoked::Certificate(serial),
+            (None, Some(identity)) => Revoked::Identity(identity),
+            _ => return Err("expected either a serial or an identity".into()),
+        };
+        check_reason(&line.reason)?;
+        Ok(Revocation { revoked, at: line.at, reason: line.reason })
+    }
+}
+
+fn check_reason(reason: &str) -> Result<(), String> {
+    if reason.trim().is_empty() || reason.len() > REASON_BYTES_MAX {
+        return Err(format!("the reason has {} bytes; write 1 to {REASON_BYTES_MAX}, not only blanks", reason.len()));
+    }
+    match reason.chars().find(|character| !is_printable(*character)) {
+        Some(wrong) => Err(format!("the reason has the control character '{}'", wrong.escape_default())),
+        None => Ok(()),
+    }
+}
+
+/// Maximum size of a reason: it is part of errors and log lines.
+const REASON_BYTES_MAX: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identity::Role;
+    use crate::time::seconds;
+
+    fn identity(name: &str) -> Identity {
+        Identity::new("lab", Role::Client, name).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn texts_are_read_back(entries in proptest::collection::vec(("[a-c]", 0..100u64, "[a-z]{1,5}", any::<bool>()), 0..8)) {
+            let mut all = Revocations::default();
+            for (name, at, reason, is_serial) in entries {
+                let revoked = match is_serial {
+                    true => Revoked::Certificate(Serial::random().unwrap()),
+                    false => Revoked::Identity(identity(&name)),
+                };
+                all.add(Revocation::new(revoked, seconds(at), &reason).unwrap());
+            }
+            prop_assert_eq!(Revocations::from_text(&all.to_text()).unwrap(), all);
+        }
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        let good = r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"left"}"#;
+        assert_eq!(Revocations::from_text(&format!("{good}\n\n{good}\n")).unwrap().iter().count(), 1);
+        for (line, why) in [
+            ("{", "line 2"),
+            ("[1]", "line 2"),
+            (r#"{"at":1,"reason":"x"}"#, "line 2: expected either a serial or an identity"),
+            (r#"{"serial":"12","at":1,"reason":"x"}"#, "line 2"),
+            (r#"{"identity":"gridloom://lab/root/a","at":1,"reason":"x"}"#, "'root' is not a role"),
+            (r#"{"identity":"gridloom://lab/client/a","at":-1,"reason":"x"}"#, "line 2"),
+            (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":" "}"#, "not only blanks"),
+            (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"\u001b"}"#, "control character"),
+            (r#"{"identity":"gridloom://lab/client/a","at":1,"at":1,"reason":"x"}"#, "line 2"),
+            (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"x","more":1}"#, "more"),
+        ] {
+            let error = Revocations::from_text(&format!("{good}\n{line}\n{good}\n")).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("line 2"), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! TLS 1.3 between members: configurations for rustls.
+//!
+//! - Key exchange prefers the post-quantum group X25519MLKEM768.
+//! - Both sides show certificates, which are checked against the authority of the grid, never by a DNS name.
+//! - Sessions are resumed from tickets that refer to memory of the server, of bounded size. There is no ticket key that
+//!   could leak. When credentials or revocations change, all sessions are forgotten.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption};
+use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::crypto::verify_tls13_signature;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, NamedGroup,
+    PeerMisbehaved, ServerConfig, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::identity::Role;
+use crate::membership::Memberships;
+use crate::provider::{SCHEME, SIGNATURES, provider};
+use crate::refusal::Refusal;
+use crate::time::date;
+
+impl Memberships {
+    /// Returns the configuration for connections to peers with one of these roles, which must select one of the
+    /// protocols. The process shows the certificate of the peer's grid. The name of the server is not checked; it
+    /// chooses the session to resume, so use one name per peer. After the handshake, call [`Memberships::peer`].
+    /// Clones of a configuration, for example with other protocols, share its sessions.
+    pub fn client_config(&self, protocols: &[&[u8]], accepted: &[Role]) -> ClientConfig {
+        let builder = ClientConfig::builder_with_provider(provider().clone());
+        let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier::new(self, accepted)));
+        let mut config = builder.with_client_cert_resolver(Arc::new(Shown(self.clone())));
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        config.enable_sni = false;
+        config.resumption = Resumption::store(Arc::new(Sessions::new(self, ClientSessionMemoryCache::new)));
+        config
+    }
+
+    /// Returns the configuration for connections from peers with one of these roles, in the first of the grids. After
+    /// the handshake, call [`Memberships::peer`]. Clones of a configuration share its sessions.
+    pub fn server_config(&self, protocols: &[&[u8]], accepted: &[Role]) -> ServerConfig {
+        let first = Memberships::new(self.iter().take(1).cloned());
+        let builder = ServerConfig::builder_with_provider(provider().clone());
+        let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
+        let builder = builder.with_client_cert_verifier(Arc::new(Verifier::new(&first, accepted)));
+        let mut config = builder.with_cert_resolver(Arc::new(Shown(first.clone())));
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        config.session_storage = Arc::new(Sessions::new(&first, server_cache));
+        config
+    }
+}
+
+/// Explains an error of a handshake whose cause is a certificate: ours, refused by the peer, or the peer's.
+pub fn refusal_in_words(error: &Error) -> Option<String> {
+    use CertificateError as C;
+    let clocks = "set the clocks of both machines";
+    Some(match error {
+        Error::NoCertificatesPresented => Refusal::NoCertificate.to_string(),
+        Error::InvalidCertificate(C::ExpiredContext { time, not_after }) => format!(
+            "the peer's certificate has expired: it was valid until {}, and it is {}; 'gridloom keys renew' on its \
+             machine makes a request for a new one",
+            date(*not_after),
+            date(*time)
+        ),
+        Error::InvalidCertificate(C::NotValidYetContext { time, not_before }) => format!(
+            "the peer's certificate is valid from {}, and the clock of this machine says {}; {clocks}",
+            date(*not_before),
+            date(*time)
+        ),
+        Error::InvalidCertificate(C::Revoked) => "the peer's certificate was revoked".into(),
+        Error::InvalidCertificate(C::UnknownIssuer) => {
+            "the peer's certificate is from another authority; 'gridloom keys list' on both machines shows the \
+             fingerprints of the authorities"
+                .into()
+        }
+        Error::InvalidCertificate(C::ApplicationVerificationFailure) => {
+            "the peer's certificate is for another role or another grid".into()
+        }
+        Error::InvalidCertificate(C::InvalidPurpose) => "the peer's certificate is not for connections".into(),
+        Error::InvalidCertificate(_) => "the peer's certificate is malformed".into(),
+        Error::AlertReceived(AlertDescription::CertificateExpired) => format!(
+            "the peer says that this side's certificate has expired, or is not valid yet: 'gridloom keys list' shows its \
+             dates; renew it with 'gridloom keys renew', or {clocks}"
+        ),
+        Error::AlertReceived(AlertDescription::CertificateRevoked) => {
+            "this side's certificate was revoked; ask the administrator of the grid".into()
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "the peer belongs to a grid with another authority; 'gridloom keys list' on both machines shows the \
+             fingerprints of the authorities"
+                .into()
+        }
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "this side has no certificate for the peer's grid; 'gridloom keys request' makes a request for one".into()
+        }
+        Error::AlertReceived(AlertDescription::AccessDenied) => {
+            "this side's certificate is for another role or another grid".into()
+        }
+        Error::AlertReceived(
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown,
+        ) => "the peer does not accept this side's certificate".into(),
+        _ => return None,
+    })
+}
+
+impl From<Refusal> for Error {
+    /// The kind decides which alert the peer receives.
+    fn from(refusal: Refusal) -> Error {
+        use CertificateError as C;
+        let kind = match refusal {
+            Refusal::NoCertificate => return Error::NoCertificatesPresented,
+            Refusal::Malformed(_) => C::BadEncoding,
+            Refusal::WrongAuthority { .. } => C::UnknownIssuer,
+            Refusal::Expired { not_after, now, .. } | Refusal::AuthorityExpired { not_after, now, .. } => {
+                C::ExpiredContext { time: now, not_after }
+            }
+            Refusal::NotYetValid { not_before, now, .. } => C::NotValidYetContext { time: now, not_before },
+            Refusal::Revoked { .. } => C::Revoked,
+            Refusal::WrongUsage(_) => C::InvalidPurpose,
+            Refusal::WrongGrid { .. } | Refusal::WrongRole { .. } => C::ApplicationVerificationFailure,
+        };
+        Error::InvalidCertificate(kind)
+    }
+}
+
+/// Verifies peers by the authorities of the grids.
+#[derive(Debug)]
+struct Verifier {
+    memberships: Memberships,
+    accepted: Vec<Role>,
+    authorities: Vec<DistinguishedName>,
+}
+
+impl Verifier {
+    fn new(memberships: &Memberships, accepted: &[Role]) -> Verifier {
+        let authorities = memberships.iter().map(|membership| membership.trust.distinguished_name()).collect();
+        Verifier { memberships: memberships.clone(), accepted: accepted.into(), authorities }
+    }
+
+    fn verify(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+        self.memberships.peer(Some(std::slice::from_ref(certificate)), &self.accepted, now)?;
+        Ok(())
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.verify(end_entity, now).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &SIGNATURES)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        SIGNATURES.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.authorities
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.verify(end_entity, now).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &SIGNATURES)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        SIGNATURES.supported_schemes()
+    }
+}
+
+/// The certificate that the process shows: the current one of the grid that the peer belongs to.
+#[derive(Debug)]
+struct Shown(Memberships);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, authorities: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let is_of_peer = |name: DistinguishedName| authorities.contains(&name.as_ref());
+        let found = self.0.iter().find(|membership| is_of_peer(membership.trust.distinguished_name()))?;
+        schemes.contains(&SCHEME).then(|| found.credentials.certified_key())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.iter().next().map(|membership| membership.credentials.certified_key())
+    }
+}
+
+/// Sessions to resume, until credentials or revocations change.
+struct Sessions<Cache> {
+    memberships: Memberships,
+    new: fn(usize) -> Cache,
+    /// The sessions, and the number of changes at which they began.
+    current: Mutex<(u64, Arc<Cache>)>,
+}
+
+impl<Cache> Sessions<Cache> {
+    fn new(memberships: &Memberships, new: fn(usize) -> Cache) -> Sessions<Cache> {
+        let current = Mutex::new((memberships.changes(), Arc::new(new(SESSIONS_MAX))));
+        Sessions { memberships: memberships.clone(), new, current }
+    }
+
+    fn current(&self) -> Arc<Cache> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.memberships.changes();
+        if current.0 != changes {
+            *current = (changes, Arc::new((self.new)(SESSIONS_MAX)));
+        }
+        current.1.clone()
+    }
+}
+
+impl<Cache> fmt::Debug for Sessions<Cache> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sessions(..)")
+    }
+}
+
+fn server_cache(sessions_max: usize) -> Arc<ServerSessionMemoryCache> {
+    ServerSessionMemoryCache::new(sessions_max)
+}
+
+impl StoresServerSessions for Sessions<Arc<ServerSessionMemoryCache>> {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.current().put(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.current().get(key)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.current().take(key)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+impl ClientSessionStore for Sessions<ClientSessionMemoryCache> {
+    fn set_kx_hint(&self, server: ServerName<'static>, group: NamedGroup) {
+        self.current().set_kx_hint(server, group);
+    }
+
+    fn kx_hint(&self, server: &ServerName<'_>) -> Option<NamedGroup> {
+        self.current().kx_hint(server)
+    }
+
+    fn set_tls12_session(&self, _server: ServerName<'static>, _session: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _server: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _server: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, server: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.current().insert_tls13_ticket(server, ticket);
+    }
+
+    fn take_tls13_ticket(&self, server: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.current().take_tls13_ticket(server)
+    }
+}
+
+/// Sessions that a node remembers, about 2 KiB each.
+const SESSIONS_MAX: usize = 4096;

@@ -1,0 +1,646 @@
+//! TLS 1.3 over a socket (RFC 8446), by rustls.
+//!
+//! One type serves the control loop, whose sockets do not block, and the threads for large data, whose sockets do. It
+//! uses rustls without its buffers, so that one system call reads or writes many records of 16 KiB.
+//!
+//! **Guarantees:** after a short read from a socket that does not block, the socket is empty and no complete record is
+//! left here, as the channel requires. Not more than [`WAITING_BYTES_MAX`] encrypted bytes wait for the socket.
+//!
+//! A certificate identifies the process that made it, and nobody else. The handshake inside
+//! ([`super::handshake`]) proves the grid's secret together with the certificate of this connection
+//! ([`TlsStream::binding`]), so nobody can stand between the two ends.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::deadline::DeadlineGuard;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
+use thiserror::Error;
+
+use crate::identity::TlsIdentity;
+
+/// Plaintext bytes of a record.
+const RECORD_BYTES: usize = 16 << 10;
+/// Bytes that a record is longer than its plaintext: header, content type and tag.
+const OVERHEAD_BYTES: usize = 5 + 1 + 16;
+/// Maximum number of encrypted bytes that wait for a socket.
+const WAITING_BYTES_MAX: usize = 16 * (RECORD_BYTES + OVERHEAD_BYTES);
+/// Size of the buffer for received bytes on a connection that does not block.
+const RECEIVE_BYTES: usize = 64 << 10;
+/// The same on a connection for large data.
+const BULK_RECEIVE_BYTES: usize = WAITING_BYTES_MAX;
+/// Number of unused buffers that a thread keeps.
+const SPARES_MAX: usize = 3;
+
+thread_local! {
+    /// Buffers that no connection of this thread uses: idle connections hold none.
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Error of a connection whose bytes were changed on the way.
+pub(crate) const CORRUPTED: &str = "the received bytes differ from those that were sent";
+
+/// Why the received bytes are not those of a peer.
+#[derive(Debug, Error)]
+enum TlsError {
+    #[error("{CORRUPTED}")]
+    Corrupted,
+    #[error("no TLS 1.3 of a Gridloom node: {0}")]
+    Other(rustls::Error),
+}
+
+/// Returns the error of a connection whose bytes are not those of its peer.
+fn violation(error: rustls::Error) -> io::Error {
+    let error = match error {
+        rustls::Error::DecryptError => TlsError::Corrupted,
+        error => TlsError::Other(error),
+    };
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// Reports whether an error says that received bytes were not what the peer has sent.
+pub(crate) fn is_violation(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<TlsError>)
+}
+
+/// A socket, with TLS or without.
+pub struct TlsStream<S> {
+    stream: S,
+    /// Absent on a socket that the system protects: it connects two processes of one user.
+    session: Option<Box<Session>>,
+}
+
+impl<S> std::fmt::Debug for TlsStream<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.session.is_some() { "TlsStream(encrypted)" } else { "TlsStream(plain)" })
+    }
+}
+
+enum Connection {
+    Dialler(UnbufferedClientConnection),
+    Acceptor(UnbufferedServerConnection, Arc<[u8; 32]>),
+}
+
+struct Session {
+    connection: Connection,
+    received: Bytes,
+    /// Decrypted bytes that had no room in the caller's memory.
+    plain: Bytes,
+    waiting: Bytes,
+    receive_bytes: usize,
+    is_blocking: bool,
+    is_ready: bool,
+    has_unread: bool,
+    has_ended: bool,
+}
+
+/// Bytes in a buffer that is kept while they are used.
+#[derive(Default)]
+struct Bytes {
+    buffer: Vec<u8>,
+    head: usize,
+    tail: usize,
+}
+
+impl Bytes {
+    fn len(&self) -> usize {
+        self.tail - self.head
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.buffer[self.head..self.tail]
+    }
+
+    fn take(&mut self, count: usize) {
+        self.head += count;
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
+    /// Makes room for `count` bytes after the last.
+    fn make_room(&mut self, count: usize) {
+        if self.buffer.is_empty() {
+            self.buffer = SPARES.with_borrow_mut(Vec::pop).unwrap_or_default();
+        }
+        if self.buffer.len() - self.tail >= count {
+            return;
+        }
+        self.buffer.copy_within(self.head..self.tail, 0);
+        (self.tail, self.head) = (self.tail - self.head, 0);
+        if self.buffer.len() - self.tail < count {
+            self.buffer.resize(self.tail + count, 0);
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
+        self.buffer[self.tail..][..bytes.len()].copy_from_slice(bytes);
+        self.tail += bytes.len();
+    }
+
+    /// Gives the buffer back if it holds nothing.
+    fn release(&mut self) {
+        if self.len() == 0 && !self.buffer.is_empty() {
+            let buffer = std::mem::take(&mut self.buffer);
+            SPARES.with_borrow_mut(|spares| {
+                if spares.len() < SPARES_MAX {
+                    spares.push(buffer);
+                }
+            });
+        }
+    }
+}
+
+/// The caller's memory for decrypted bytes.
+struct Target<'a, 'b> {
+    slices: &'a mut [IoSliceMut<'b>],
+    length: usize,
+}
+
+impl Target<'_, '_> {
+    fn is_full(&self) -> bool {
+        self.slices.iter().all(|slice| slice.is_empty())
+    }
+
+    /// Copies as many bytes as there is room for, and returns their number.
+    fn put(&mut self, mut bytes: &[u8]) -> usize {
+        let before = bytes.len();
+        let mut slices = std::mem::take(&mut self.slices);
+        while let Some(slice) = slices.first_mut()
+            && !bytes.is_empty()
+        {
+            let length = slice.len().min(bytes.len());
+            slice[..length].copy_from_slice(&bytes[..length]);
+            bytes = &bytes[length..];
+            if length < slice.len() {
+                slice.advance(length);
+                break;
+            }
+            slices = &mut std::mem::take(&mut slices)[1..];
+        }
+        self.slices = slices;
+        self.length += before - bytes.len();
+        before - bytes.len()
+    }
+}
+
+/// What a connection does next.
+enum Step {
+    Again,
+    /// It needs bytes of the peer.
+    Blocked,
+    /// The handshake has ended, and the received records are read.
+    Ready,
+    Closed,
+}
+
+/// Bytes to encrypt, and how many of them were encrypted.
+struct Source<'a, 'b> {
+    slices: &'a [IoSlice<'b>],
+    skip: usize,
+    encrypted: usize,
+}
+
+impl Source<'_, '_> {
+    /// Returns the first bytes that are in one piece.
+    fn first(&mut self) -> &[u8] {
+        while let Some(slice) = self.slices.first()
+            && slice.len() == self.skip
+        {
+            self.slices = &self.slices[1..];
+            self.skip = 0;
+        }
+        self.slices.first().map_or(&[], |slice| &slice[self.skip..])
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.skip += count;
+        self.encrypted += count;
+    }
+}
+
+impl Session {
+    fn new(connection: Connection) -> Box<Session> {
+        Box::new(Session {
+            connection,
+            received: Bytes::default(),
+            plain: Bytes::default(),
+            waiting: Bytes::default(),
+            receive_bytes: RECEIVE_BYTES,
+            is_blocking: false,
+            is_ready: false,
+            has_unread: false,
+            has_ended: false,
+        })
+    }
+
+    /// Processes the next record, or encrypts if there is none.
+    fn step(&mut self, target: &mut Target<'_, '_>, source: &mut Source<'_, '_>) -> io::Result<Step> {
+        let records = &mut self.received.buffer[self.received.head..self.received.tail];
+        let rest = (&mut self.plain, &mut self.waiting);
+        let (discard, step) = match &mut self.connection {
+            Connection::Dialler(connection) => advance(connection.process_tls_records(records), target, source, rest),
+            Connection::Acceptor(connection, _) => {
+                advance(connection.process_tls_records(records), target, source, rest)
+            }
+        };
+        self.received.take(discard);
+        step
+    }
+
+    /// Processes records until the target is full, and encrypts the source, as far as this needs no more bytes of the peer.
+    fn process(&mut self, target: &mut Target<'_, '_>, source: &mut Source<'_, '_>) -> io::Result<()> {
+        let put = target.put(self.plain.get());
+        self.plain.take(put);
+        // A full target ends reading, but not the search for a place to encrypt.
+        while !self.has_ended && (source.first().len() > 0 || !target.is_full() || !self.is_ready) {
+            match self.step(target, source) {
+                Ok(Step::Again) => {}
+                Ok(Step::Blocked) => return Ok(()),
+                Ok(Step::Ready) => {
+                    self.is_ready = true;
+                    return Ok(());
+                }
+                Ok(Step::Closed) => self.has_ended = true,
+                Err(error) => {
+                    // The peer gets the reason.
+                    while let Ok(Step::Again) = self.step(target, source) {}
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the encrypted bytes, as many as the stream accepts.
+    fn write_waiting(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        while self.waiting.len() > 0 {
+            match stream.write(self.waiting.get()) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(length) => self.waiting.take(length),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.waiting.release();
+        Ok(())
+    }
+
+    /// Reads once. Returns whether the stream may have more.
+    fn receive(&mut self, stream: &mut impl Read) -> io::Result<bool> {
+        self.received.make_room(self.receive_bytes / 2);
+        if self.received.buffer.len() < self.receive_bytes {
+            self.received.buffer.resize(self.receive_bytes, 0);
+        }
+        loop {
+            let room = &mut self.received.buffer[self.received.tail..];
+            let room_bytes = room.len();
+            match stream.read(room) {
+                Ok(0) => {
+                    self.has_ended = true;
+                    return Ok(false);
+                }
+                Ok(length) => {
+                    self.received.tail += length;
+                    return Ok(length == room_bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read(&mut self, stream: &mut (impl Read + Write), slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut target = Target { slices, length: 0 };
+        let mut nothing = Source { slices: &[], skip: 0, encrypted: 0 };
+        if target.is_full() {
+            return Ok(0);
+        }
+        let mut blocked = None;
+        loop {
+            let processed = self.process(&mut target, &mut nothing);
+            // The next write reports what is wrong with this direction.
+            let _ = self.write_waiting(stream);
+            processed?;
+            let is_done = self.has_ended || blocked.is_some() || (self.is_blocking && target.length > 0);
+            if target.is_full() || is_done {
+                break;
+            }
+            match self.receive(stream) {
+                Ok(true) => {}
+                // The next read would block: what came is processed before.
+                Ok(false) if !self.is_blocking => blocked = Some(ErrorKind::WouldBlock.into()),
+                Ok(false) => {}
+                // After an error, the bytes before it are delivered first.
+                Err(error) => blocked = Some(error),
+            }
+        }
+        self.has_unread = target.is_full() && (self.plain.len() > 0 || self.received.len() > 0);
+        self.received.release();
+        self.plain.release();
+        match blocked {
+            Some(error) if target.length == 0 && !self.has_ended => Err(error),
+            _ => Ok(target.length),
+        }
+    }
+
+    fn write(&mut self, stream: &mut (impl Read + Write), slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.waiting.len() > 0 {
+            self.write_waiting(stream)?;
+        }
+        let mut source = Source { slices, skip: 0, encrypted: 0 };
+        if source.first().is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let mut nowhere = Target { slices: &mut [], length: 0 };
+            let processed = self.process(&mut nowhere, &mut source);
+            match self.write_waiting(stream) {
+                Err(error) if processed.is_ok() && error.kind() != ErrorKind::WouldBlock => return Err(error),
+                _ => processed?,
+            }
+            if source.encrypted > 0 {
+                return Ok(source.encrypted);
+            }
+            if self.has_ended {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            if !self.is_blocking {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.receive(stream)?;
+        }
+    }
+}
+
+/// Takes one step of a connection. Returns how many received bytes are no longer needed.
+fn advance<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    target: &mut Target<'_, '_>,
+    source: &mut Source<'_, '_>,
+    (plain, waiting): (&mut Bytes, &mut Bytes),
+) -> (usize, io::Result<Step>) {
+    let UnbufferedStatus { discard, state } = status;
+    let mut more = 0;
+    let step = match state {
+        Err(error) => Err(violation(error)),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                None => break Ok(Step::Again),
+                Some(Err(error)) => break Err(violation(error)),
+                Some(Ok(record)) => {
+                    more += record.discard;
+                    let put = target.put(record.payload);
+                    plain.put(&record.payload[put..]);
+                }
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut data)) => encode(waiting, |room| match data.encode(room) {
+            Ok(length) => Ok(length),
+            Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
+            Err(EncodeError::AlreadyEncoded) => Err(None),
+        })
+        .map(|()| Step::Again),
+        Ok(ConnectionState::TransmitTlsData(data)) => {
+            data.done();
+            Ok(Step::Again)
+        }
+        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
+        Ok(ConnectionState::WriteTraffic(traffic)) => encrypt(traffic, source, waiting).map(|()| Step::Ready),
+        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
+        // Early data are not accepted.
+        Ok(_) => Err(violation(rustls::Error::General("early data".into()))),
+    };
+    (discard + more, step)
+}
+
+/// Appends bytes; `write` returns the number of bytes that it needs if there is not enough room.
+fn encode(waiting: &mut Bytes, mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>) -> io::Result<()> {
+    loop {
+        waiting.make_room(1);
+        match write(&mut waiting.buffer[waiting.tail..]) {
+            Ok(length) => {
+                waiting.tail += length;
+                return Ok(());
+            }
+            Err(Some(needed)) => waiting.make_room(needed),
+            Err(None) => return Err(violation(rustls::Error::EncryptError)),
+        }
+    }
+}
+
+/// Encrypts as much of the source as may wait.
+fn encrypt<D>(mut traffic: WriteTraffic<'_, D>, source: &mut Source<'_, '_>, waiting: &mut Bytes) -> io::Result<()> {
+    let mut gathered = Vec::new();
+    loop {
+        let room = WAITING_BYTES_MAX.saturating_sub(waiting.len()) / (RECORD_BYTES + OVERHEAD_BYTES) * RECORD_BYTES;
+        let first_bytes = source.first().len();
+        if first_bytes == 0 || room == 0 {
+            return Ok(());
+        }
+        let (plain, length): (&[u8], usize) = if first_bytes >= RECORD_BYTES || source.slices.len() == 1 {
+            let length = first_bytes.min(room);
+            let whole = if length > RECORD_BYTES { length / RECORD_BYTES * RECORD_BYTES } else { length };
+            (&source.slices[0][source.skip..][..whole], whole)
+        } else {
+            // Short pieces share a record.
+            gathered.clear();
+            let mut rest = Source { slices: source.slices, skip: source.skip, encrypted: 0 };
+            while gathered.len() < RECORD_BYTES && !rest.first().is_empty() {
+                let piece = rest.first();
+                let count = piece.len().min(RECORD_BYTES - gathered.len());
+                gathered.extend_from_slice(&piece[..count]);
+                rest.advance(count);
+            }
+            (&gathered, gathered.len())
+        };
+        waiting.make_room(plain.len() + plain.len().div_ceil(RECORD_BYTES) * OVERHEAD_BYTES);
+        encode(waiting, |room| match traffic.encrypt(plain, room) {
+            Ok(length) => Ok(length),
+            Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
+            Err(EncryptError::EncryptExhausted) => Err(None),
+        })?;
+        let mut left = length;
+        while left > 0 {
+            let count = source.first().len().min(left);
+            source.advance(count);
+            left -= count;
+        }
+    }
+}
+
+impl<S> TlsStream<S> {
+    /// Returns a stream without TLS, for a socket between processes of one user on one host.
+    pub fn plain(stream: S) -> TlsStream<S> {
+        TlsStream { stream, session: None }
+    }
+
+    /// Returns the dialler's end. `address` selects the session that is resumed, if there is one.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn dial(stream: S, identity: &TlsIdentity, address: std::net::SocketAddr) -> io::Result<TlsStream<S>> {
+        let ip = address.ip().to_string().replace(['.', ':'], "-");
+        let name = ServerName::try_from(format!("a{ip}-{}.gridloom", address.port())).map_err(io::Error::other)?;
+        let connection = UnbufferedClientConnection::new(identity.client.clone(), name).map_err(io::Error::other)?;
+        Ok(TlsStream { stream, session: Some(Session::new(Connection::Dialler(connection))) })
+    }
+
+    /// Returns the acceptor's end.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn accept(stream: S, identity: &TlsIdentity) -> io::Result<TlsStream<S>> {
+        let connection = UnbufferedServerConnection::new(identity.server.clone()).map_err(io::Error::other)?;
+        let connection = Connection::Acceptor(connection, identity.certificate.clone());
+        Ok(TlsStream { stream, session: Some(Session::new(connection)) })
+    }
+
+    pub fn get(&self) -> &S {
+        &self.stream
+    }
+
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// Drops the session and returns the socket.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// Replaces the socket by another form of it.
+    pub fn map<T>(self, form: impl FnOnce(S) -> T) -> TlsStream<T> {
+        TlsStream { stream: form(self.stream), session: self.session }
+    }
+
+    /// Declares that the socket blocks.
+    pub fn set_blocking(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.is_blocking = true;
+            session.receive_bytes = BULK_RECEIVE_BYTES;
+        }
+    }
+
+    /// Declares that the socket does not block.
+    pub fn set_nonblocking(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.is_blocking = false;
+        }
+    }
+
+    /// Reports whether the last read left bytes here, so that the system does not report the socket as readable for them.
+    pub fn has_unread(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.has_unread)
+    }
+
+    /// Returns a hash of the acceptor's certificate, which both ends mix into their proofs; nothing without TLS, or
+    /// before its handshake has ended.
+    pub fn binding(&self) -> Vec<u8> {
+        let session = self.session.as_ref().filter(|session| session.is_ready);
+        match session.map(|session| &session.connection) {
+            None => Vec::new(),
+            Some(Connection::Acceptor(_, own)) => own.to_vec(),
+            Some(Connection::Dialler(connection)) => {
+                let certificate = connection.peer_certificates().and_then(|chain| chain.first());
+                certificate.map_or_else(Vec::new, |certificate| blake3::hash(certificate).as_bytes().to_vec())
+            }
+        }
+    }
+}
+
+impl<S: Read + Write + AsFd> TlsStream<S> {
+    /// Runs an exchange on a blocking socket, with a time limit for all of it.
+    ///
+    /// # Errors
+    /// If the exchange fails, or takes longer.
+    pub(super) fn within<T>(
+        &mut self,
+        limit: Duration,
+        exchange: impl FnOnce(&mut TlsStream<DeadlineGuard<'_, S>>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let stream = DeadlineGuard::new(&mut self.stream, limit)?;
+        let mut guarded = TlsStream { stream, session: self.session.take() };
+        let done = exchange(&mut guarded);
+        let session = guarded.session.take();
+        drop(guarded);
+        self.session = session;
+        done
+    }
+}
+
+impl<S: Read + Write> TlsStream<S> {
+    /// Runs the handshake on a blocking socket.
+    ///
+    /// # Errors
+    /// If the stream breaks, or the peer does not speak TLS.
+    pub fn complete_handshake(&mut self) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        while !session.is_ready {
+            let mut nowhere = Target { slices: &mut [], length: 0 };
+            let mut nothing = Source { slices: &[], skip: 0, encrypted: 0 };
+            let processed = session.process(&mut nowhere, &mut nothing);
+            let written = session.write_waiting(&mut self.stream);
+            processed.and(written)?;
+            if session.has_ended {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if !session.is_ready {
+                session.receive(&mut self.stream)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Read + Write> Read for TlsStream<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.stream.read(into),
+            Some(session) => session.read(&mut self.stream, &mut [IoSliceMut::new(into)]),
+        }
+    }
+
+    fn read_vectored(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.stream.read_vectored(into),
+            Some(session) => session.read(&mut self.stream, into),
+        }
+    }
+}
+
+impl<S: Read + Write> Write for TlsStream<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.stream.write(bytes),
+            Some(session) => session.write(&mut self.stream, &[IoSlice::new(bytes)]),
+        }
+    }
+
+    fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.session {
+            None => self.stream.write_vectored(bytes),
+            Some(session) => session.write(&mut self.stream, bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.session {
+            None => self.stream.flush(),
+            Some(session) => session.write_waiting(&mut self.stream),
+        }
+    }
+}
+
+impl<S: AsFd> AsFd for TlsStream<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
