@@ -156,10 +156,15 @@ test-rust:
 # Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
 WORKERS ?= 2
 
+# The keys of the grids of the Python tests, instead of the user's.
+KEYS := $(CURDIR)/target/keys-of-tests
+
 # Compiles the package first: with PYTHONDONTWRITEBYTECODE, each of the thousands of processes of the tests compiles it again.
 test-python: python capi $(VENV)/tests
 	$(BIN)/python -m compileall -q $(PACKAGE)/python
-	GRIDLOOM_SECRET="of the tests" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	rm -rf "$(KEYS)"
+	GRIDLOOM_KEYS="$(KEYS)" target/release/gridloom keys init tests
+	GRIDLOOM_KEYS="$(KEYS)" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		$(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \

@@ -372,7 +372,7 @@ def memory_on_servers(rounds):
     """The same on three servers with a slot each, with limited data memory in each of their processes."""
     from faults import Node
 
-    os.environ.setdefault("GRIDLOOM_SECRET", "bench")
+    os.environ.setdefault("GRIDLOOM_KEYS", str(ROOT / "target" / "keys-of-bench"))
     program = ["--size", LARGE, "--chares", 64, "--steps", 20]
     serial = subprocess.run([str(word) for word in (STENCIL, *program)], capture_output=True, text=True, check=True)
     found, sums = {elements: [] for elements in (1, 2, 3)}, set(re.findall(r"checksum (\w+)", serial.stdout))

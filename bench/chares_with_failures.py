@@ -129,7 +129,7 @@ def main():
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a trial")
     options = parser.parse_args()
-    os.environ.setdefault("GRIDLOOM_SECRET", "bench")
+    os.environ.setdefault("GRIDLOOM_KEYS", str(ROOT / "target" / "keys-of-bench"))
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom", "--example", "stencil"]
     subprocess.run(cargo, check=True, cwd=ROOT)
     serial()

@@ -91,7 +91,7 @@ def run(program, ranks, elements, *options):
             command = [PEERS / "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks, PEERS / "python", file.name]
         else:
             command = [GRIDLOOM, "mpirun", "-n", ranks, "--elements", elements, *options, sys.executable, file.name]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, "GRIDLOOM_SECRET": "bench"})
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, "GRIDLOOM_KEYS": str(ROOT / "target" / "keys-of-bench")})
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])

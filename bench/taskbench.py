@@ -61,7 +61,7 @@ class System:
         rounds = ",".join(f"{iterations}:{steps}" for iterations, steps in self.grains(points_each))
         arguments = ["--pattern", pattern, "--width", processors * points_each, "--rounds", rounds]
         command = [str(word) for word in self.command(processors) + arguments]
-        own = {"GRIDLOOM_SECRET": "bench", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        own = {"GRIDLOOM_KEYS": str(ROOT / "target" / "keys-of-bench"), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **own}, timeout=600)
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])

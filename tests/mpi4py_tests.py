@@ -64,7 +64,7 @@ def outcomes(folder, file, ranks, elements):
         if elements > 1:
             program = pathlib.Path(sys.executable).parent / "gridloom"
             command = [str(program), "chares", "run", "-n", str(elements), "--", *command]
-        environment = {"GRIDLOOM_SECRET": "of the tests", **os.environ}
+        environment = {"GRIDLOOM_KEYS": f"{told}/keys", **os.environ}
         try:
             done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900)
             said = done.stderr if done.returncode else ""

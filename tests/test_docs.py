@@ -142,10 +142,10 @@ def test_the_page_on_random_numbers(tmp_path):
 
 
 @pytest.fixture
-def agent(monkeypatch):
+def agent(monkeypatch, tmp_path):
     """Starts an agent with a server that runs functions of programs, and returns the agent's address;
     `gl.connect()` connects to it."""
-    monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
+    monkeypatch.setenv("GRIDLOOM_KEYS", str(tmp_path / "keys"))
     fixed, parts = ["--json", "--quiet", "--until-stdin-closes"], []
 
     def start(*arguments):

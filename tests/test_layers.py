@@ -434,7 +434,7 @@ def test_crates_depend_only_downwards():
         "gridloom-libffi": set(),
         "gridloom-net": CORE_AND_BELOW | {"gridloom-keys", "gridloom-libffi", "gridloom-resources"},
         "gridloom-testbed": {"gridloom-base", "gridloom-resources", "gridloom-flow", "gridloom-platform"},
-        "gridloom": CORE_AND_BELOW | {"gridloom-resources", "gridloom-derive", "gridloom-sim", "gridloom-net"},
+        "gridloom": CORE_AND_BELOW | {"gridloom-resources", "gridloom-keys", "gridloom-derive", "gridloom-sim", "gridloom-net"},
         "gridloom-grpc": CORE_AND_BELOW | {"gridloom", "gridloom-libffi", "gridloom-net"},
         "gridloom-ninfg": {"gridloom", "gridloom-grpc"},
         "gridloom-omnirpc": {"gridloom-base", "gridloom-grpc"},

@@ -47,9 +47,26 @@ def test_kubernetes_takes_the_manifests():
         validator.validate(agent, "1.37", strict=True)
 
 
-def containers():
+def pods():
     workloads = [manifest for manifest in manifests() if manifest["kind"] in ("Deployment", "StatefulSet")]
-    return [workload["spec"]["template"]["spec"]["containers"][0] for workload in workloads]
+    return [workload["spec"]["template"]["spec"] for workload in workloads]
+
+
+def page():
+    """The commands on the page about Kubernetes that make the keys."""
+    text = (ROOT / "docs" / "services.md").read_text()
+    return text[text.index("gridloom keys init cluster") : text.index("kubectl apply")]
+
+
+def keys_of(pod, folder):
+    """Does what the first container of a pod does, with the secret that is made as the page says; gives its folder of keys."""
+    [role] = [volume["secret"]["secretName"].removeprefix("gridloom-") for volume in pod["volumes"] if "secret" in volume]
+    [first] = pod["initContainers"]
+    [shell, option, script] = first["command"]
+    assert {mount["mountPath"] for mount in first["volumeMounts"]} == {"/installed", "/keys"}
+    script = script.replace("/installed", f"{folder}/secrets/{role}").replace("/keys", f"{folder}/pods/{role}")
+    subprocess.run([shell, option, script], check=True)
+    return f"{folder}/pods/{role}"
 
 
 def free_port():
@@ -58,8 +75,16 @@ def free_port():
         return free.getsockname()[1]
 
 
-def test_the_command_lines_of_the_containers_start_a_grid():
-    agent, server = containers()
+def test_the_command_lines_of_the_containers_start_a_grid(tmp_path):
+    # What 'kubectl' makes of a folder.
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\nmkdir -p "secrets/${4#gridloom-}" && install -m 644 "${5#--from-file=}"/* "secrets/${4#gridloom-}"\n')
+    kubectl.chmod(0o755)
+    path = f"{tmp_path}:{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}"
+    own = {**os.environ, "PATH": path, "GRIDLOOM_KEYS": str(tmp_path / "own")}
+    subprocess.run(["sh", "-e", "-c", page()], cwd=tmp_path, env=own, check=True)
+    keys = [keys_of(pod, tmp_path) for pod in pods()]
+    agent, server = [pod["containers"][0] for pod in pods()]
     port = free_port()
     # Values from the cluster: names and addresses of pods, and of the service.
     given = {
@@ -69,14 +94,15 @@ def test_the_command_lines_of_the_containers_start_a_grid():
         "0.0.0.0:7801": f"127.0.0.1:{served}",
         "gridloom-agent:7711": f"127.0.0.1:{port}",
     }
-    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests", "GRIDLOOM_BLAS": str(gl.blas_library())}
-    assert {variable["name"] for variable in server["env"]} == {"GRIDLOOM_SECRET", "POD_NAME", "POD_ADDRESS"}
+    environment = {**os.environ, "GRIDLOOM_BLAS": str(gl.blas_library())}
+    assert {variable["name"] for variable in server["env"]} == {"GRIDLOOM_KEYS", "POD_NAME", "POD_ADDRESS"}
 
-    def start(container):
+    def start(container, keys):
+        assert {"name": "GRIDLOOM_KEYS", "value": "/keys"} in container["env"]
         words = [PROGRAM, *(given.get(word, word) for word in container["args"])]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**environment, "GRIDLOOM_KEYS": keys})
 
-    with start(agent) as agent_process, start(server) as server_process:
+    with start(agent, keys[0]) as agent_process, start(server, keys[1]) as server_process:
         try:
             assert agent_process.stdout.readline().startswith("agent listening")
             assert server_process.stdout.readline().startswith("server gridloom-server-0")

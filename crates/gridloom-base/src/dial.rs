@@ -13,7 +13,7 @@ pub const NOT_A_NODE: &str = "the program that answers there is not a Gridloom n
 pub const SILENT: &str = "a program listens there, but does not answer";
 /// A program accepted the connection, and closed it before it answered.
 pub const CLOSED: &str = "the program that listens there closed the connection before it answered";
-/// The node refuses the connection: it has another secret or version, or the node tried to connect to itself.
+/// The node refuses the connection: it belongs to another grid or has another version, or the node tried to connect to itself.
 pub const REFUSED: &str = "refused: ";
 /// The node was connected before.
 pub const DISCONNECTED: &str = "the connection was lost";

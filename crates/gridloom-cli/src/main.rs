@@ -19,8 +19,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, keys, logs, manual, models, mpirun, platform, secret, serve, servers, sim, simulate, testbed, top,
-    units, up, worker,
+    heuristics, idl, keys, logs, manual, models, mpirun, platform, serve, servers, sim, simulate, testbed, top, units,
+    up, worker,
 };
 use gridloom_base::escaped::escaped_json;
 
@@ -75,7 +75,6 @@ enum Command {
     Explain(explain::Options),
     #[cfg(feature = "workflows")]
     Map(map::Options),
-    Secret(secret::Options),
     #[command(subcommand)]
     Keys(keys::Options),
     Units(units::Options),
@@ -131,7 +130,6 @@ fn main() -> ExitCode {
         Command::Explain(options) => explain::run(&options),
         #[cfg(feature = "workflows")]
         Command::Map(options) => map::run(&options),
-        Command::Secret(options) => secret::run(&options),
         Command::Keys(options) => keys::run(&options),
         Command::Units(options) => units::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),

@@ -2,7 +2,7 @@
 //!
 //! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server
 //! keeps trying to connect. But the agent may refuse a server that was never registered, or the node may not be an
-//! agent. Trying again would not help: the user has to correct the address or the secret.
+//! agent. Trying again would not help: the user has to correct the address or the keys.
 
 use gridloom_base::{Level, Machine, NodeId, Time, dial};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};

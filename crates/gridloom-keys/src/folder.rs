@@ -24,6 +24,7 @@ use std::time::Duration;
 use gridloom_base::EscapedBytes;
 use gridloom_resources::private_file::{self, Existing};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustls_pki_types::UnixTime;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,14 @@ use crate::trust::Trust;
 
 /// Environment variable with the folder of all keys.
 pub const KEYS_VARIABLE: &str = "GRIDLOOM_KEYS";
+
+/// Environment variable with the name of a grid, for users with keys of several.
+pub const GRID_VARIABLE: &str = "GRIDLOOM_GRID";
+
+/// Returns the grid that the environment names.
+pub fn chosen_grid() -> Option<String> {
+    std::env::var(GRID_VARIABLE).ok().filter(|name| !name.trim().is_empty())
+}
 
 /// The keys of a user, of all grids.
 #[derive(Clone, Debug)]
@@ -141,6 +150,8 @@ impl KeysFolder {
     pub fn existing(&self, grid: Option<&str>) -> Result<GridFolder, KeysError> {
         let all = self.grids()?;
         let folder = EscapedBytes::of(&self.0);
+        let of_variable = chosen_grid();
+        let grid = grid.or(of_variable.as_deref());
         if let Some(grid) = grid {
             let found = self.grid(grid)?;
             return match all.iter().any(|one| one.grid == grid) {
@@ -156,7 +167,7 @@ impl KeysFolder {
             several => {
                 let names = several.iter().map(|one| one.grid.as_str()).collect::<Vec<_>>().join(", ");
                 Err(KeysError::Invalid(format!(
-                    "there are keys of several grids: {names}; choose one with --grid GRID"
+                    "there are keys of several grids: {names}; choose one with --grid GRID, or set {GRID_VARIABLE}"
                 )))
             }
         }
@@ -167,14 +178,30 @@ impl KeysFolder {
     /// # Errors
     /// If there are several, or none can be made.
     pub fn existing_or_new(&self, now: UnixTime) -> Result<GridFolder, KeysError> {
-        if !self.grids()?.is_empty() {
-            return self.existing(None);
+        if let Some(found) = self.only_member()? {
+            return Ok(found);
+        }
+        // Two processes of the user may start at once, also on two hosts with one home folder.
+        let _lock = lock(&self.0, &self.0.join(FOLDER_LOCK))?;
+        if let Some(found) = self.only_member()? {
+            return Ok(found);
         }
         let role = Role::Administrator;
         match self.create(&Identity::new(&default_grid(), role, &default_name(role))?, now) {
             // Another process has made it meanwhile.
             Err(KeysError::Exists(_)) => self.existing(None),
             made => made,
+        }
+    }
+
+    /// Returns the only grid of which the user is a member; `None` if there is none. A request that waits for approval is no
+    /// membership.
+    fn only_member(&self) -> Result<Option<GridFolder>, KeysError> {
+        let mut members = self.grids()?;
+        members.retain(|grid| grid.has_own() || grid.has_authority());
+        match members.len() {
+            0 | 1 => Ok(members.pop()),
+            _ => self.existing(None).map(Some),
         }
     }
 
@@ -213,14 +240,35 @@ impl KeysFolder {
         done.map(|()| folder)
     }
 
-    /// Returns the memberships in all grids of which there is a certificate.
+    /// Stores a certificate, its private key and the certificate of the authority, for another process.
     ///
     /// # Errors
-    /// If a file cannot be read, or its content is wrong.
-    pub fn memberships(&self) -> Result<Memberships, KeysError> {
-        let members = self.grids()?.into_iter().filter(|grid| grid.path.join(OWN).exists());
-        let all: Result<Vec<_>, KeysError> = members.map(|grid| grid.membership().map(Arc::new)).collect();
-        all.map(Memberships::new)
+    /// If they cannot be written.
+    pub fn store(&self, bundle: &Bundle) -> Result<GridFolder, KeysError> {
+        let folder = self.grid(bundle.issued.certificate.identity.grid())?;
+        let _lock = folder.lock()?;
+        folder.write(AUTHORITY, &Trust::from_der(&bundle.issued.authority)?.to_pem())?;
+        folder.write(OWN_KEY, &bundle.key_to_pem())?;
+        folder.write(OWN, &bundle.issued.certificate.to_pem())?;
+        Ok(folder)
+    }
+
+    /// Returns the memberships in all grids of which there is a certificate, and the errors of those that cannot be used.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or none of the grids in it can be used.
+    pub fn memberships(&self) -> Result<(Memberships, Vec<KeysError>), KeysError> {
+        let (mut usable, mut errors) = (Vec::new(), Vec::new());
+        for grid in self.grids()?.into_iter().filter(GridFolder::has_own) {
+            match grid.membership() {
+                Ok(membership) => usable.push(Arc::new(membership)),
+                Err(error) => errors.push(error),
+            }
+        }
+        match errors.is_empty() || !usable.is_empty() {
+            true => Ok((Memberships::new(usable), errors)),
+            false => Err(errors.remove(0)),
+        }
     }
 
     fn at_name(&self, grid: &str) -> GridFolder {
@@ -503,12 +551,16 @@ impl GridFolder {
         Ok(new)
     }
 
-    /// Makes a key, and issues a certificate for it with the authority that is here: for the user's own agent, servers
-    /// and jobs.
+    /// Makes a key, and issues a certificate for it with the authority that is here: for the user's own agents, servers
+    /// and jobs. It is not recorded, because there may be thousands a day; it can be revoked by its name.
     ///
     /// # Errors
     /// If the authority is not here.
     pub fn issue(&self, grant: &Grant, now: UnixTime) -> Result<Bundle, KeysError> {
+        self.authority()?.issue_bundle(grant, self.issue_time(&grant.identity, now)?)
+    }
+
+    fn issue_and_record(&self, grant: &Grant, now: UnixTime) -> Result<Bundle, KeysError> {
         let authority = self.authority()?;
         let _lock = self.lock()?;
         let bundle = authority.issue_bundle(grant, self.issue_time(&grant.identity, now)?)?;
@@ -522,7 +574,8 @@ impl GridFolder {
     /// If the authority is not here, or there is no own certificate.
     pub fn renew(&self, lifetime: Duration, now: UnixTime) -> Result<Certificate, KeysError> {
         let own = self.own()?.issued.certificate;
-        let bundle = self.issue(&Grant { identity: own.identity, functions: own.functions, lifetime }, now)?;
+        let grant = Grant { identity: own.identity, functions: own.functions, lifetime };
+        let bundle = self.issue_and_record(&grant, now)?;
         let _lock = self.lock()?;
         self.write(OWN_KEY, &bundle.key_to_pem())?;
         self.write(OWN, &bundle.issued.certificate.to_pem())?;
@@ -662,11 +715,7 @@ impl GridFolder {
     fn lock(&self) -> Result<File, KeysError> {
         private_file::create_folder(&self.path).map_err(KeysError::at(&self.path))?;
         self.check_folder()?;
-        let path = self.path.join(LOCK);
-        let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = open.map_err(KeysError::at(&path))?;
-        flock(&file, FlockOperation::LockExclusive).map_err(|error| KeysError::file(&path, error))?;
-        Ok(file)
+        lock(&self.path, &self.path.join(LOCK))
     }
 
     fn error(&self, name: &str, why: impl std::fmt::Display) -> KeysError {
@@ -706,6 +755,17 @@ impl Record {
     }
 }
 
+/// Excludes other processes until the result is dropped. Some network file systems have no locks; there, nobody is excluded.
+fn lock(folder: &Path, path: &Path) -> Result<File, KeysError> {
+    private_file::create_folder(folder).map_err(KeysError::at(folder))?;
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = open.map_err(KeysError::at(path))?;
+    match flock(&file, FlockOperation::LockExclusive) {
+        Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(file),
+        Err(error) => Err(KeysError::file(path, error)),
+    }
+}
+
 fn pending_name(fingerprint: Fingerprint) -> String {
     format!("{REQUESTS}/{fingerprint}.pem")
 }
@@ -727,6 +787,8 @@ const REQUESTS: &str = "requests";
 const ISSUED: &str = "issued";
 const REVOKED: &str = "revoked";
 const LOCK: &str = "lock";
+/// Held while a first grid is made.
+const FOLDER_LOCK: &str = ".lock";
 /// Maximum size of a file: the records of 100,000 certificates.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Maximum number of requests that wait for approval.

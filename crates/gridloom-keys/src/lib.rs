@@ -47,7 +47,7 @@ pub use certificate::{Certificate, Fingerprint, PublicKey, Serial};
 pub use credentials::Credentials;
 pub use defaults::{default_grid, default_name};
 pub use error::KeysError;
-pub use folder::{GridFolder, KEYS_VARIABLE, KeysFolder, Record};
+pub use folder::{GRID_VARIABLE, GridFolder, KEYS_VARIABLE, KeysFolder, Record, chosen_grid};
 pub use identity::{Identity, Role};
 pub use invalid::Invalid;
 pub use membership::{Membership, Memberships};

@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p gridloom-net --example bulk [MiB]`
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
@@ -12,8 +14,9 @@ use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{DataMessage, LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Event, Input, LogLine, Role};
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::Secret;
 use gridloom_net::payload::Payload;
+
+use support::{keys, receive_keys, send_keys};
 
 const DATUM: DatumId = DatumId { client: NodeId(0), serial: 0 };
 const ROUNDS: usize = 7;
@@ -92,7 +95,7 @@ fn measure(mib: usize) {
     {
         let (mut server, address) = spawn(role, mib);
         let machine = Mover { dial: Some(address), ..Mover::default() };
-        let config = NetConfig { shared_memory, ..NetConfig::new(Secret::from_bytes(b"example")) };
+        let config = NetConfig { shared_memory, ..NetConfig::new(keys()) };
         let make = |_, _: &str| (Role::Client, "client".into(), Box::new(machine) as _);
         let node = NetNode::start_with(config, make).expect("starts");
         node.wait(None, |events| events.pop_front()).expect("it connects");
@@ -161,7 +164,11 @@ fn report(what: &str, mib: usize, mut round: impl FnMut()) {
 fn spawn(role: &str, mib: usize) -> (Child, String) {
     let program = std::env::current_exe().expect("this program has a file");
     let args = [role, &mib.to_string()];
-    let mut child = Process::new(program).args(args).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut command = Process::new(program);
+    let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    if role != "serve-raw" {
+        send_keys(&mut child);
+    }
     let mut address = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut address).expect("it says where it listens");
     (child, address.trim().to_string())
@@ -178,11 +185,8 @@ fn serve_raw(size: usize) {
 }
 
 fn serve_node(size: usize, shared_memory: bool) {
-    let config = NetConfig {
-        listen: Some(([127, 0, 0, 1], 0).into()),
-        shared_memory,
-        ..NetConfig::new(Secret::from_bytes(b"example"))
-    };
+    let config =
+        NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), shared_memory, ..NetConfig::new(receive_keys()) };
     let machine = Box::new(Mover::default());
     let node = NetNode::start_with(config, |_, _| (Role::Server, "server".into(), machine)).expect("starts");
     let mut memory = node.store().pool().allocate(size as u64).expect("there is memory");

@@ -5,6 +5,8 @@
 //! `cargo run --release -p gridloom-net --example pingpong [rounds] [--tcp]`, after `cargo build --release -p
 //! gridloom-net` for the worker program. Needs `cc`.
 
+mod support;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command as Process, Stdio};
@@ -16,8 +18,9 @@ use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
 use gridloom_idl::{Body, Definition, Language, Signature};
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::Secret;
 use gridloom_net::jobs::JobsConfig;
+
+use support::{keys, receive_keys, send_keys};
 
 #[derive(Default)]
 struct Echo {
@@ -95,7 +98,7 @@ fn measure(rounds: usize) {
             let (mut server, address) = spawn(role);
             let machine = Box::new(Echo { dial: Some(address), ..Echo::default() });
             let shared_memory = !std::env::args().any(|word| word == "--tcp");
-            let config = NetConfig { shared_memory, ..NetConfig::new(Secret::from_bytes(b"example")) };
+            let config = NetConfig { shared_memory, ..NetConfig::new(keys()) };
             let node = NetNode::start_with(config, |_, _| (Role::Client, "client".into(), machine)).expect("starts");
             node.wait(None, |events| events.pop_front()).expect("it connects");
             report(what, rounds, || call(&node));
@@ -135,7 +138,11 @@ fn report(what: &str, rounds: usize, mut round: impl FnMut()) {
 
 fn spawn(role: &str) -> (Child, String) {
     let program = std::env::current_exe().expect("this program has a file");
-    let mut child = Process::new(program).arg(role).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut command = Process::new(program);
+    let mut child = command.arg(role).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    if role != "serve-raw" {
+        send_keys(&mut child);
+    }
     let mut address = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut address).expect("it says where it listens");
     (child, address.trim().to_string())
@@ -163,8 +170,7 @@ fn serve_node(jobs: Option<JobsConfig>) {
         options: Default::default(),
     };
     let machine = Box::new(Echo { task: jobs.is_some().then_some(task), ..Echo::default() });
-    let config =
-        NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::new(Secret::from_bytes(b"example")) };
+    let config = NetConfig { listen: Some(([127, 0, 0, 1], 0).into()), jobs, ..NetConfig::new(receive_keys()) };
     let node = NetNode::start_with(config, |_, _| (Role::Server, "server".into(), machine)).expect("starts");
     println!("{}", node.address());
     node.run_with(|_| ());

@@ -41,7 +41,7 @@ use self::timers::{Clock, Timers};
 use self::workers::Workers;
 use crate::descriptors::raise_descriptor_limit;
 use crate::durable::{Durable, Writer};
-use crate::identity::{Credentials, HostId, Secret};
+use crate::identity::{Credentials, HostId, Keys};
 use crate::jobs::JobsConfig;
 use crate::log;
 use crate::pid::pid;
@@ -69,8 +69,8 @@ pub struct NetConfig {
     pub listen: Option<SocketAddr>,
     /// Address under which others dial the node, if it differs from the listening address.
     pub advertise: Option<String>,
-    /// Shared secret that admits nodes to the grid.
-    pub secret: Secret,
+    /// Keys that admit the node to its grid.
+    pub keys: Keys,
     /// Passes data to nodes of the same host through shared memory.
     pub shared_memory: bool,
     /// Configuration of the node's slots, if it has any.
@@ -96,12 +96,12 @@ pub struct NetConfig {
 }
 
 impl NetConfig {
-    /// Returns the configuration of a client that uses this secret.
-    pub fn new(secret: Secret) -> NetConfig {
+    /// Returns the configuration of a client with these keys.
+    pub fn new(keys: Keys) -> NetConfig {
         NetConfig {
             listen: None,
             advertise: None,
-            secret,
+            keys,
             shared_memory: true,
             jobs: None,
             speed_flops: None,
@@ -147,8 +147,8 @@ impl NetNode {
         config: NetConfig,
         make: impl FnOnce(NodeId, &str) -> (Role, String, BoxMachine),
     ) -> io::Result<Arc<NetNode>> {
-        let credentials = Credentials::new(config.secret.clone())?;
-        let id = credentials.key.id();
+        let credentials = Credentials::new(config.keys.clone())?;
+        let id = credentials.id();
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
@@ -186,10 +186,9 @@ impl NetNode {
             host,
             stream: 0,
             stripe: Stripe::ONE,
+            number: [0; 16],
             nonce: [0; 32],
-            key: [0; 32],
             pass: None,
-            ticket: None,
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;
@@ -462,13 +461,8 @@ impl LocalSockets {
 fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let Some(address) = config.listen else { return Ok((None, config.advertise.clone().unwrap_or_default())) };
-    if config.secret.is_ticket() {
-        return refuse(
-            "a function has only a ticket of its grid, which admits clients but no node that listens".into(),
-        );
-    }
-    if config.secret.is_missing() {
-        return refuse(format!("a node cannot listen without a grid secret: {}", config.secret.remedy()));
+    if let Some(why) = config.keys.why_missing() {
+        return refuse(format!("a node cannot listen without keys: {why}"));
     }
     if address.ip().is_unspecified() && config.advertise.is_none() {
         return refuse(format!(

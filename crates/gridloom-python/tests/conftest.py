@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import gridloom as gl
@@ -26,13 +27,16 @@ def pytest_collection_modifyitems(items):
 
 def _program():
     packaged = Path(gl.__file__).parent / "bin" / "gridloom"
-    return packaged.is_file() or os.environ.get("GRIDLOOM_PROGRAM") or shutil.which("gridloom")
+    return str(packaged) if packaged.is_file() else os.environ.get("GRIDLOOM_PROGRAM") or shutil.which("gridloom")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def secret():
-    """Not that of the user, which an agent would make. No module sets it: workers import modules of tests."""
-    os.environ.setdefault("GRIDLOOM_SECRET", "of the tests")
+def keys(tmp_path_factory):
+    """Not those of the user, which an agent would make. No module sets the variable: workers import modules of tests."""
+    if "GRIDLOOM_KEYS" not in os.environ:
+        os.environ["GRIDLOOM_KEYS"] = str(tmp_path_factory.mktemp("keys"))
+        if found := _program():
+            subprocess.run([found, "keys", "init", "tests"], stdout=subprocess.DEVNULL, check=True)
 
 
 @pytest.fixture(scope="session")

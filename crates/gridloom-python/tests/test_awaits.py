@@ -1,7 +1,6 @@
 """Entry methods that wait: mailboxes, futures, reductions and channels; on one element, on several, and in simulation."""
 
 import doctest
-import os
 import pathlib
 import pickle
 import subprocess
@@ -219,8 +218,7 @@ if ended.is_first:
 
 
 def gridloom(*words):
-    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests"}
-    return subprocess.run([str(word) for word in (PROGRAM, *words)], capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run([str(word) for word in (PROGRAM, *words)], capture_output=True, text=True, timeout=120)
 
 
 def test_several_elements_real_and_simulated(tmp_path):

@@ -228,7 +228,6 @@ class Narrow:
 @pytest.fixture
 def narrow(program, monkeypatch, tmp_path):
     """Start a server behind such a proxy; yield the proxy."""
-    monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
     module = tmp_path / "arrays.py"
     module.write_text(

@@ -59,7 +59,6 @@ def hold(gate: str) -> int:
 @pytest.fixture
 def site(program, monkeypatch, tmp_path):
     """An agent; starts servers of it, and runs commands."""
-    monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
     monkeypatch.setenv("GRIDLOOM_MODELS", "none")
     site = Site(tmp_path)
     monkeypatch.setenv("GRIDLOOM_AGENT", site.start("agent", "--listen", "127.0.0.1:0"))

@@ -1,6 +1,5 @@
 """Chares in Python that move to other elements."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -16,8 +15,7 @@ STENCIL = pathlib.Path(__file__).resolve().parents[3] / "examples" / "stencil" /
 
 def run(elements, *command):
     words = [PROGRAM, "chares", "run", "-n", elements, "--", sys.executable, *command]
-    environment = {**os.environ, "GRIDLOOM_SECRET": "of the tests"}
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120)
 
 
 WALK = """

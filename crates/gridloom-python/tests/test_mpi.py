@@ -13,7 +13,6 @@ pytest.importorskip("greenlet")
 
 PROGRAM = pathlib.Path(gl.__file__).parent / "bin" / "gridloom"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-ENVIRONMENT = {**os.environ, "GRIDLOOM_SECRET": "of the tests", "GRIDLOOM_PYTHON": sys.executable}
 
 
 def gridloom(*words):
@@ -21,7 +20,8 @@ def gridloom(*words):
 
 
 def run(*words):
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
+    environment = {**os.environ, "GRIDLOOM_PYTHON": sys.executable}
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=240, env=environment)
 
 
 def ranks(count, *program):

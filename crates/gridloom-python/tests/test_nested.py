@@ -99,6 +99,14 @@ def test_an_error_below_comes_up(nested):
     assert nested.function("nested/chain")(2) == 2
 
 
+def test_functions_find_their_grid_whatever_the_user_has_chosen(program, tmp_path, monkeypatch):
+    monkeypatch.setenv("GRIDLOOM_GRID", "another")
+    module = tmp_path / "nested.py"
+    module.write_text(FUNCTIONS)
+    with gl.local(servers=1, functions=[module]) as grid:
+        assert grid.function("nested/chain")(1) == 1
+
+
 def test_slots_are_whole_afterwards(nested):
     """Each server runs one call at a time again, in a worker that is there."""
     pids = {call.get() for call in [nested.function("nested/pid").submit() for _ in range(40)]}

@@ -16,7 +16,6 @@ from gridloom.common import executable
 @pytest.fixture
 def serve(program, monkeypatch):
     """Starts servers without an agent: processes, and where they can be dialled."""
-    monkeypatch.setenv("GRIDLOOM_SECRET", "of the tests")
     monkeypatch.delenv("GRIDLOOM_AGENT", raising=False)
     running = []
 

@@ -17,7 +17,7 @@ PROGRAM = Path(gl.__file__).parent / "bin" / "gridloom"
 
 STUB = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-unset GRIDLOOM_SECRET GRIDLOOM_AGENT PYTHONPATH
+unset GRIDLOOM_KEYS GRIDLOOM_AGENT PYTHONPATH
 export HOME={folder}/hosts/$2; export XDG_STATE_HOME=$HOME/state XDG_CACHE_HOME=$HOME/cache
 mkdir -p "$HOME"; cd "$HOME"; exec sh -c "$3"
 """

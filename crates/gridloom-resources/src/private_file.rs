@@ -1,4 +1,4 @@
-//! Files that only their user can read, such as secrets and keys.
+//! Files that only their user can read, such as keys.
 //!
 //! **Guarantees:** a file that other users can read is refused. A reader finds the complete old or the complete new
 //! content, never a part. Of several processes that create a file at the same time, one succeeds.
@@ -27,7 +27,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     if status.is_dir() {
         return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder; name a file in it"));
     }
-    // The mode of a pipe or a device does not determine which users can read the secret.
+    // The mode of a pipe or a device does not determine which users can read it.
     if status.is_file() {
         let refused = |why| invalid(format!("{why}; run: chmod 600 '{}'", path.display()));
         check(&status).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! A malicious client that knows the grid's secret: it sends messages that no client sends, impersonates others, and fills stores.
+//! A malicious client with keys of the grid: it sends messages that no client sends, impersonates others, and fills stores.
 //!
 //! It does not do what it is allowed to do: read data whose names it knows, replace and delete names, or end calls
 //! like an operator of the grid. It learns shared data by listing names.

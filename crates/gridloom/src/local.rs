@@ -16,13 +16,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gridloom_base::limits::{LOCAL_SERVERS_MAX, LOCAL_SITES_MAX, LOCAL_SLOTS_MAX};
-use gridloom_net::identity::{self, Secret};
+use gridloom_keys::{Authority, KeysError, Role, UnixTime, default_name};
+use gridloom_net::identity::{IssuedKeys, Keys};
 use gridloom_net::jobs::{shared_threads, store_bytes_default};
 use gridloom_net::transport::emulated_sites::Site;
 use gridloom_process::filter::FilterSpec;
 use gridloom_resources::Processors;
 
-use self::process::{LocalProcess, await_ready, check_all, spawn};
+use self::process::{LocalProcess, await_ready, check_all};
 pub(crate) use self::progress::StartProgress;
 use crate::offer::{BUILTIN_LINALG, BUILTIN_RUN_CODE};
 use crate::{Error, log};
@@ -38,6 +39,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time that their listeners have after that. A process that a function left behind may keep a pipe open forever.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Name of the grid in its certificates.
+const GRID: &str = "local";
 
 /// Configuration of an embedded local grid.
 #[derive(Clone, Debug)]
@@ -205,7 +209,8 @@ pub fn program_path(named: Option<&Path>) -> PathBuf {
 /// The running processes. Dropping them without [`LocalProcesses::stop`] ends them too.
 pub(crate) struct LocalProcesses {
     pub(crate) address: String,
-    pub(crate) secret: Secret,
+    /// The keys of the program.
+    pub(crate) keys: Keys,
     agent: LocalProcess,
     servers: Vec<LocalProcess>,
 }
@@ -215,9 +220,11 @@ impl LocalProcesses {
         config.check()?;
         log::info(&config.summary());
         let program = program_path(config.program.as_deref());
-        let secret: [u8; 16] =
-            identity::random().map_err(|error| Error::Connect(format!("no random bytes for a secret: {error}")))?;
-        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        // The grid admits the program and its processes only, so its authority needs no file.
+        let authority = Authority::new(GRID, UnixTime::now()).map_err(no_keys)?;
+        let keys = |role, name: &str| IssuedKeys::by_authority(&authority, role, name).map_err(no_keys);
+        let role = Role::Administrator;
+        let own = keys(role, &default_name(role))?.keys().map_err(|error| Error::Connect(error.to_string()))?;
         let command = |arguments: &[&str], site: usize| {
             let mut command = Command::new(&program);
             // Links connect hosts, so each site has its own address of the loopback device.
@@ -226,21 +233,21 @@ impl LocalProcesses {
                 command.args(["--site", site.name()]);
                 site.filters().iter().for_each(|filter| _ = command.arg("--filter").arg(filter.to_string()));
             }
-            command.args(["--json", "--quiet", "--until-stdin-closes"]).env("GRIDLOOM_SECRET", &secret);
+            command.args(["--json", "--quiet", "--keys-on-stdin", "--until-stdin-closes"]);
             // An interrupt at the terminal is for the program, which then ends its grid.
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
             command
         };
         let mut progress = StartProgress::new();
-        let mut agent = LocalProcess::new(spawn(&mut command(&["agent"], 1))?, "agent", config.silent)?;
+        let mut agent =
+            LocalProcess::start(command(&["agent"], 1), "agent", &keys(Role::Agent, "agent")?, config.silent)?;
         await_ready(&mut [&mut agent], &mut progress)?;
         let line = agent.ready_line().to_string();
         let address = serde_json::from_str::<serde_json::Value>(&line)
             .ok()
             .and_then(|ready| ready["address"].as_str().map(str::to_string))
             .ok_or_else(|| Error::Connect(format!("the agent printed '{}' instead of its address", line.trim())))?;
-        let mut processes =
-            LocalProcesses { address, secret: Secret::from_bytes(secret.as_bytes()), agent, servers: Vec::new() };
+        let mut processes = LocalProcesses { address, keys: own, agent, servers: Vec::new() };
         let width = config.servers.to_string().len();
         for number in 1..=config.servers {
             let name = format!("server-{number:0width$}");
@@ -271,7 +278,8 @@ impl LocalProcesses {
             }
             command.envs(shared_threads((config.servers as u32).saturating_mul(config.slots), &config.environment));
             command.envs(config.environment.iter().cloned());
-            processes.servers.push(LocalProcess::new(spawn(&mut command)?, &name, config.silent)?);
+            let keys = keys(Role::Server, &name)?;
+            processes.servers.push(LocalProcess::start(command, &name, &keys, config.silent)?);
         }
         await_ready(&mut processes.all(), &mut progress)?;
         Ok(processes)
@@ -322,6 +330,10 @@ impl Drop for LocalProcesses {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn no_keys(error: KeysError) -> Error {
+    Error::Connect(format!("no keys for the local grid: {error}"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use std::process::Stdio;
 
 use gridloom_idl::{Body, Definition};
 use gridloom_net::children;
-use gridloom_net::identity::SECRET_VARIABLE;
 use gridloom_net::jobs::Interpreter;
 
 use crate::Error;
@@ -185,7 +184,6 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
 
 fn describe(modules: &[PathBuf], python: &Interpreter, bodies: InlineBodies) -> Result<Vec<Definition>, Error> {
     let mut command = python.command("gridloom.describe");
-    command.env_remove(SECRET_VARIABLE);
     command.args((bodies == InlineBodies::Unused).then_some("--undeclared")).args(modules);
     let output = children::output(command.stderr(Stdio::inherit())).map_err(|error| {
         let program = python.program.display();

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use gridloom_core::node::{Agent, AgentConfig, Node};
+use gridloom_keys::Role;
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::Secret;
 use serde_json::json;
 
 use super::{
@@ -17,9 +17,8 @@ use super::{
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
 /// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It stores nothing on disk: after a
-/// restart the servers register again. Servers and clients need the agent's secret: the variable GRIDLOOM_SECRET, else
-/// the file that GRIDLOOM_SECRET_FILE names, else the user's file, which the first agent creates ('gridloom secret'
-/// shows it).
+/// restart the servers register again. All nodes of a grid need keys of it. The first agent of a user makes a grid, and
+/// the user's other programs on this machine find its keys. Other machines and users are admitted by 'gridloom keys'.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
 pub struct Options {
@@ -37,13 +36,14 @@ pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
     let Options { listen, name, rest } = options;
     rest.check(listen)?;
+    let keys = rest.keys(Role::Agent, &name, true)?.own;
     rest.start_log();
     let config = NetConfig {
         site: rest.site()?,
         listen: Some(listen),
         advertise: rest.advertise,
         pool_keep_bytes: 0,
-        ..NetConfig::new(Secret::find_or_make()?)
+        ..NetConfig::new(keys)
     };
     let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
     let node = NetNode::start(make, config)?;

@@ -320,7 +320,7 @@ fn revoke(keys: &KeysFolder, options: &Revoke, now: UnixTime) -> Result<()> {
     let folder = keys.existing(options.grid.grid.as_deref())?;
     folder.authority()?;
     let issued = folder.issued()?;
-    let mut revoked = Vec::new();
+    let (mut revoked, mut unrecorded) = (Vec::new(), Vec::new());
     for name in &options.names {
         if let Ok(serial) = name.parse::<Serial>() {
             if !issued.iter().any(|record| record.serial == serial) {
@@ -335,13 +335,19 @@ fn revoke(keys: &KeysFolder, options: &Revoke, now: UnixTime) -> Result<()> {
         let mut found: Vec<&Identity> = issued.iter().filter(is_it).map(|record| &record.identity).collect();
         found.sort();
         found.dedup();
-        match found[..] {
-            [] => {
-                let role = options.role.map(|role| format!("the role {role} and ")).unwrap_or_default();
-                let name = EscapedLine(name);
-                bail!("no certificate has {role}the name '{name}'; 'gridloom keys list' shows the names")
+        match (&found[..], options.role) {
+            // Nodes beside the authority issue their certificates themselves, and these are not recorded.
+            ([], Some(role)) => {
+                let identity = Identity::new(folder.grid(), role, name)?;
+                unrecorded.push(identity.clone());
+                revoked.push(Revoked::Identity(identity));
             }
-            [identity] => revoked.push(Revoked::Identity(identity.clone())),
+            ([], None) => bail!(
+                "no recorded certificate has the name '{}'; 'gridloom keys list' shows the names. Agents, servers and jobs of the \
+                 administrator are not listed: name them with --role, such as --role server",
+                EscapedLine(name)
+            ),
+            ([identity], _) => revoked.push(Revoked::Identity((*identity).clone())),
             _ => {
                 let roles = found.iter().map(|identity| identity.role().name()).collect::<Vec<_>>().join(", ");
                 bail!("several roles have the name '{}': {roles}; choose one with --role", EscapedLine(name))
@@ -355,10 +361,13 @@ fn revoke(keys: &KeysFolder, options: &Revoke, now: UnixTime) -> Result<()> {
     if options.json {
         let certificates: Vec<Value> =
             all.iter().map(|record| json!({ "serial": record.serial, "identity": record.identity })).collect();
+        let unrecorded: Vec<Value> = unrecorded.iter().map(|identity| json!({ "identity": identity })).collect();
+        let certificates = [certificates, unrecorded].concat();
         return print_json(&json!({ "revoked": certificates }));
     }
     let line = |record: &&Record| format!("revoked: {}, serial number {}\n", record.identity, record.serial);
-    print_text(&all.iter().map(line).collect::<String>())
+    let of_unrecorded = |identity: &Identity| format!("revoked: {identity}, all certificates up to now\n");
+    print_text(&all.iter().map(line).chain(unrecorded.iter().map(of_unrecorded)).collect::<String>())
 }
 
 fn renew(keys: &KeysFolder, options: &Renew, now: UnixTime) -> Result<()> {
@@ -491,7 +500,7 @@ fn shown(file: &Path) -> String {
     }
 }
 
-fn parse_grid(text: &str) -> Result<String, String> {
+pub fn parse_grid(text: &str) -> Result<String, String> {
     KeysFolder::at("/").grid(text).map(|_| text.to_string()).map_err(|error| error.to_string())
 }
 

@@ -24,7 +24,6 @@ pub mod mpirun;
 mod offering;
 pub mod platform;
 pub mod programs;
-pub mod secret;
 pub mod serve;
 pub mod servers;
 pub mod sim;
@@ -38,7 +37,7 @@ pub mod up;
 pub mod worker;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -53,7 +52,9 @@ use gridloom_base::Escaped;
 use gridloom_base::escaped::escaped_json;
 use gridloom_base::limits::UPLOAD_RATE_MIN;
 use gridloom_core::node::{DRAINED, Event};
+use gridloom_keys::Role;
 use gridloom_net::driver::NetNode;
+use gridloom_net::identity::NodeKeys;
 use gridloom_net::transport::emulated_sites::{SITE_VARIABLE, Site};
 use gridloom_platform::units as quantities;
 use rustix::fs::{FlockOperation, flock};
@@ -151,6 +152,12 @@ pub struct ListenOptions {
     /// Address at which other nodes connect, if it differs from --listen; needed with 0.0.0.0
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
+    /// Grid whose keys are used, if there are several
+    #[arg(long, value_name = "GRID", value_parser = keys::parse_grid)]
+    grid: Option<String>,
+    /// Read the keys from the first line of standard input, and look for no others
+    #[arg(long, hide = true, conflicts_with = "grid")]
+    keys_on_stdin: bool,
     /// End when standard input closes, so that the process ends with its parent
     #[arg(long)]
     pub until_stdin_closes: bool,
@@ -177,6 +184,17 @@ impl ListenOptions {
         Ok(self.site()?.map(|site| (SITE_VARIABLE.into(), site.to_string())))
     }
 
+    /// Returns the keys of an agent or server with this name: those that its parent passes, or else those in the user's
+    /// folder. If `makes_grid`, the first node of a user makes a grid.
+    pub fn keys(&self, role: Role, name: &str, makes_grid: bool) -> Result<NodeKeys> {
+        if !self.keys_on_stdin {
+            return Ok(NodeKeys::find(self.grid.as_deref(), role, name, makes_grid)?);
+        }
+        let mut line = String::new();
+        std::io::stdin().lock().take(KEYS_BYTES_MAX).read_line(&mut line).context("standard input")?;
+        Ok(NodeKeys::from_line(&line)?)
+    }
+
     pub fn start_log(&self) {
         if !self.quiet {
             self.log.start();
@@ -192,6 +210,9 @@ impl ListenOptions {
     }
 }
 
+/// Maximum size of keys on standard input.
+const KEYS_BYTES_MAX: u64 = 1 << 20;
+
 /// Parses an agent's address. Names are resolved later, each time they are used.
 fn parse_agent(text: &str) -> Result<String, String> {
     gridloom::check_address(text).map(|()| text.to_string())
@@ -204,7 +225,7 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("no address has that name; {expected}"))
 }
 
-/// Hides the memory and the environment of this process, which contain the grid's secret, from other processes of the
+/// Hides the memory and the environment of this process, which contain the node's private keys, from other processes of the
 /// user (and so from functions) and from core dumps. Programs that this process starts do not inherit this.
 pub fn hide_memory() -> Result<()> {
     let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
@@ -357,7 +378,7 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 
 impl OwnFolder {
     pub fn new(command: &str) -> Result<OwnFolder> {
-        let place = std::env::temp_dir();
+        let place = absolute(&std::env::temp_dir())?;
         remove_abandoned(&place, command);
         let name = format!("gridloom-{command}-{}", std::process::id());
         // A killed process with the same number may have left its folder.
@@ -390,13 +411,13 @@ fn remove_abandoned(place: &Path, command: &str) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(&prefix)).map(|rest| rest.trim_end_matches('x'));
-        let Some(process) = process.and_then(|process| process.parse::<u32>().ok()) else { continue };
+        let is_folder_of_command = process.is_some_and(|process| process.parse::<u32>().is_ok());
         let Ok(found) = entry.metadata() else { continue };
         let is_old = found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED_AFTER));
-        // A process in another container is not visible here, but its lock is.
-        if !found.is_dir() || found.uid() != own || !is_old || Path::new(&format!("/proc/{process}")).exists() {
+        if !is_folder_of_command || !found.is_dir() || found.uid() != own || !is_old {
             continue;
         }
+        // The lock decides. A number says nothing: another process may have it by now, or it is of another container.
         let Ok(folder) = File::open(entry.path()) else { continue };
         if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = std::fs::remove_dir_all(entry.path());
@@ -429,13 +450,14 @@ mod folder_tests {
             folder
         };
         let gone = u32::MAX - 1;
-        let runs = std::process::id();
+        // Another process has the number of an ended one.
+        let again = std::process::id();
         folder(&format!("gridloom-it-{gone}"), true);
         folder(&format!("gridloom-it-{gone}xx"), true);
         let held = folder(&format!("gridloom-it-{gone}x"), true);
         flock(&held, FlockOperation::NonBlockingLockShared).unwrap();
         folder(&format!("gridloom-it-{gone}xxx"), false);
-        folder(&format!("gridloom-it-{runs}"), true);
+        folder(&format!("gridloom-it-{again}"), true);
         folder(&format!("gridloom-other-{gone}"), true);
         folder("gridloom-it-own", true);
         remove_abandoned(&place.0, "it");
@@ -447,7 +469,6 @@ mod folder_tests {
         let mut due = vec![
             format!("gridloom-it-{gone}x"),
             format!("gridloom-it-{gone}xxx"),
-            format!("gridloom-it-{runs}"),
             format!("gridloom-other-{gone}"),
             "gridloom-it-own".to_string(),
         ];

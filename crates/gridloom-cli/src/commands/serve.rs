@@ -1,6 +1,7 @@
 //! `gridloom serve`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,9 +14,10 @@ use gridloom_base::size::parse_size;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
+use gridloom_keys::GRID_VARIABLE;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
-use gridloom_net::identity::{Secret, TICKET_VARIABLE};
+use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys};
 use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
@@ -26,15 +28,17 @@ use signal_hook::consts::SIGUSR1;
 use super::programs::{OfferedProgram, ProgramParser, add_programs, check_interpreter, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, log_waits_on_signal, parse_listen,
-    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
+    AGENT_VARIABLE, AgentOption, ListenOptions, OwnFolder, absolute, count, drive, hide_memory, log_waits_on_signal,
+    parse_listen, parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
 };
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
 
 mod folders;
+mod function_keys;
 
 use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
+use function_keys::function_keys;
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -47,7 +51,7 @@ const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
 /// worker, not the server. The server prints its functions once the agent has registered it (at once with --no-agent),
 /// and runs until SIGINT or SIGTERM. SIGUSR1 drains it: it accepts no calls that other servers can take, and ends when
 /// no program needs it any more. The agent may start later: the server keeps trying to connect to it. If the agent
-/// refuses the server because of another secret or version, or if there is no agent at the address, the command fails.
+/// refuses the server because of its keys or its version, or if there is no agent at the address, the command fails.
 #[derive(clap::Args)]
 #[command(
     override_usage = "gridloom serve [OPTIONS] <FILES...|--builtin <NAME>|--program <NAME=PATH>|--run-code|--no-functions>"
@@ -228,7 +232,7 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     codes.collect()
 }
 
-fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<Vec<(String, String)>> {
+fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -> Result<Vec<(String, OsString)>> {
     let mut variables = shared_threads(options.server.slots, &[]);
     if std::env::var_os(RANKS_VARIABLE).is_none() {
         variables.push((RANKS_VARIABLE.into(), gridloom_resources::processors().to_string()));
@@ -238,10 +242,21 @@ fn worker_environment(options: &Options, name: &str, secret: &Secret) -> Result<
     if !options.server.no_agent {
         variables.push((AGENT_VARIABLE.into(), options.server.agent.agent.clone()));
         variables.push((nested::SERVER_VARIABLE.into(), name.to_string()));
-        let ticket = if options.programs.is_empty() { secret.new_ticket()? } else { secret.ticket_of_programs() };
-        variables.push((TICKET_VARIABLE.into(), ticket));
+    }
+    let mut variables: Vec<(String, OsString)> =
+        variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+    if let Some(OwnFolder(folder, _)) = keys {
+        variables.push((FUNCTION_KEYS_VARIABLE.into(), folder.into()));
+        // The user's choice is for programs. Functions use the keys of the grid that they connect to.
+        variables.push((GRID_VARIABLE.into(), OsString::new()));
     }
     Ok(variables)
+}
+
+/// Built-in functions do not.
+fn may_open_sessions(options: &Options) -> bool {
+    let is_own = |file: &PathBuf| !file.to_string_lossy().starts_with(BUILTIN_WORD);
+    options.run_code || !options.programs.is_empty() || options.files.iter().any(is_own)
 }
 
 /// Looks a user up with the system's tools, so that all its sources of users count.
@@ -278,7 +293,9 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     check_folders(&options)?;
     options.server.worker_group.as_deref().map(check_worker_group).transpose()?;
     check_interpreter(&options.server.python)?;
-    let secret = secret(&options)?;
+    let run_as = options.server.run_as.as_deref().map(user_named).transpose()?;
+    let name = options.server.name.clone().unwrap_or_else(default_name);
+    let keys = keys(&options, &name)?;
     rest.start_log();
     if options.run_code {
         check_program(&options.server.python)?;
@@ -299,7 +316,6 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         bail!("nothing to offer: the files define no function");
     }
     leave_out_what_the_library_lacks(&mut offer, &options)?;
-    let name = options.server.name.clone().unwrap_or_else(default_name);
     let mut kept = open_models(&options, &offer);
     let (memory_bytes, disk) = places(&options)?;
     let durable = open_durable(&options, memory_bytes)?;
@@ -312,6 +328,10 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
+    let functions_keys = match options.server.no_agent {
+        true => None,
+        false => function_keys(keys.functions.as_ref(), run_as.as_ref(), may_open_sessions(&options))?,
+    };
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,
@@ -321,9 +341,9 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         python: options.server.python(),
         modules: offer.modules,
         queue_depth: options.server.queue_depth,
-        env: worker_environment(&options, &name, &secret)?,
+        env: worker_environment(&options, &name, functions_keys.as_ref())?,
         pass_env: options.server.env.clone(),
-        run_as: options.server.run_as.as_deref().map(user_named).transpose()?,
+        run_as,
         slowdown: options.server.slowdown,
         worker_memory_bytes: options.server.worker_memory,
         worker_group: options.server.worker_group,
@@ -332,7 +352,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let config = NetConfig {
         listen: Some(options.server.listen),
         advertise: rest.advertise.clone(),
-        secret,
+        keys: keys.own,
         shared_memory: !options.server.no_shared_memory,
         jobs: Some(jobs),
         speed_flops: options.server.speed,
@@ -404,19 +424,20 @@ fn drain_on_signal(node: &Arc<NetNode>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the grid's secret. A server of an agent on this machine, or without an agent, creates the user's secret if
-/// there is none yet: it may be the first to start. An agent on another machine has a secret already, which has to be
-/// copied here.
-fn secret(options: &Options) -> Result<Secret> {
-    let agent = options.server.agent.agent.to_socket_addrs();
-    if options.server.no_agent || agent.is_ok_and(|mut agent| agent.all(|address| address.ip().is_loopback())) {
-        return Ok(Secret::find_or_make()?);
+/// Returns the keys of the server. A server of an agent on this machine, or without an agent, makes a grid if the user
+/// has none yet: it may be the first to start. An agent on another machine has a grid already, which has to admit this
+/// machine.
+fn keys(options: &Options, name: &str) -> Result<NodeKeys> {
+    let agent = &options.server.agent.agent;
+    let is_here = || agent.to_socket_addrs().is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
+    let makes_grid = options.server.no_agent || is_here();
+    let found = options.server.rest.keys(gridloom_keys::Role::Server, name, makes_grid);
+    match makes_grid {
+        true => found,
+        false => {
+            found.with_context(|| format!("no keys for the grid of the agent at {agent}, which is on another machine"))
+        }
     }
-    let secret = Secret::find()?;
-    if secret.is_missing() {
-        bail!("no grid secret for the agent at {}: {}", options.server.agent.agent, secret.remedy());
-    }
-    Ok(secret)
 }
 
 /// Returns the library's absolute path. A bare name that is no file here is left to the system's search path.

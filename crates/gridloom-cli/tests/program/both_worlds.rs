@@ -21,8 +21,9 @@ use gridloom_core::node::{
     Agent, AgentConfig, Client, ClientConfig, Command, Effect, Event, Input, Node, Role, Server, ServerConfig,
 };
 use gridloom_idl::Definition;
+use gridloom_keys::{Authority, UnixTime};
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::IssuedKeys;
 use gridloom_net::jobs::JobsConfig;
 use gridloom_net::payload::Payload;
 use gridloom_perf::ServerView;
@@ -115,6 +116,7 @@ impl World for Simulated {
 
 struct Real {
     folder: PathBuf,
+    authority: Authority,
     nodes: BTreeMap<NodeId, Arc<NetNode>>,
     addresses: BTreeMap<NodeId, String>,
     tapes: Vec<(NodeId, String, Tape)>,
@@ -140,8 +142,13 @@ impl World for Real {
             worker_group: None,
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());
-        let secret = Secret::from_bytes(b"both worlds");
-        let config = NetConfig { listen, jobs, speed_flops: Some(10e9), ..NetConfig::new(secret) };
+        let certified = match role {
+            Role::Agent => gridloom_keys::Role::Agent,
+            Role::Server => gridloom_keys::Role::Server,
+            Role::Client => gridloom_keys::Role::Client,
+        };
+        let keys = IssuedKeys::by_authority(&self.authority, certified, name).unwrap().keys().unwrap();
+        let config = NetConfig { listen, jobs, speed_flops: Some(10e9), ..NetConfig::new(keys) };
         let copy = tape.clone();
         let node = NetNode::start_with(config, |id, address| {
             own_address = address.to_string();
@@ -369,7 +376,9 @@ fn one_program_requests_the_same_in_both_worlds() {
     let platform = Platform::parse(PLATFORM, "lan.toml", &mut |_| Err("no files".into())).unwrap();
     let simulation = Simulation::new(Arc::new(platform), SimConfig::default());
     let simulated = program(&mut Simulated { simulation, tapes: Vec::new() });
-    let real = program(&mut Real { folder, nodes: BTreeMap::new(), addresses: BTreeMap::new(), tapes: Vec::new() });
+    let authority = Authority::new("worlds", UnixTime::now()).unwrap();
+    let (nodes, addresses) = (BTreeMap::new(), BTreeMap::new());
+    let real = program(&mut Real { folder, authority, nodes, addresses, tapes: Vec::new() });
     for (name, lines) in &simulated {
         println!("{name}:\n  {}", lines.join("\n  "));
         assert_eq!(lines, &real[name], "what {name} asks for");

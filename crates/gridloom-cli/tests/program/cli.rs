@@ -309,23 +309,6 @@ fn a_server_checks_that_its_paths_are_of_the_right_kind() {
 }
 
 #[test]
-fn a_secret_keeps_strangers_out() {
-    let grid = Grid::start();
-    let mut command = grid.command(&["functions"]);
-    let (code, error) = status_and_stderr(command.env("GRIDLOOM_SECRET", "guess"));
-    assert_eq!(code, 1);
-    assert!(
-        error.contains("grid secret does not match: this side's secret is from GRIDLOOM_SECRET; set it"),
-        "{error}"
-    );
-    let mut command = support::serve_command(&grid.address, "stranger", &[&support::idl()], &["--library", library()]);
-    let (code, error) = status_and_stderr(command.env("GRIDLOOM_SECRET", "guess"));
-    assert_eq!(code, 1);
-    let says = format!("cannot use the agent at {}: the agent there refused: grid secret does not match", grid.address);
-    assert!(error.contains(&says), "{error}");
-}
-
-#[test]
 fn a_server_that_no_agent_will_ever_take_ends() {
     let grid = Grid::start();
     let one = grid.serve("one", &[]);

@@ -10,8 +10,9 @@ use gridloom_base::{DatumId, Meta, NodeId, Time};
 use gridloom_conformance::grid::{C_SOURCE, IDL, cases};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Client, ClientConfig, Command, Event, Node, World};
+use gridloom_keys::KeysFolder;
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::Keys;
 use gridloom_net::payload::Payload;
 
 /// First number for the processes: their own identifiers are not known here. Clients keep theirs.
@@ -35,7 +36,7 @@ impl RealWorld {
         let mut child = Process::new(env!("CARGO_BIN_EXE_gridloom"))
             .args(arguments)
             .args(["--json", "--until-stdin-closes"])
-            .env("GRIDLOOM_SECRET", "conformance")
+            .env("GRIDLOOM_KEYS", crate::support::keys())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -91,8 +92,8 @@ impl World for RealWorld {
         let (name, agent) = (name.to_string(), self.agent.clone());
         let make =
             |id, _: &str| Node::Client(Box::new(Client::new(ClientConfig { id, name, agent, is_in_call: false })));
-        let secret = Secret::from_bytes(b"conformance");
-        let config = NetConfig { shared_memory: self.shared_memory, ..NetConfig::new(secret) };
+        let own = KeysFolder::at(crate::support::keys()).existing(None).and_then(|grid| grid.membership()).unwrap();
+        let config = NetConfig { shared_memory: self.shared_memory, ..NetConfig::new(Keys::new(own)) };
         let client = NetNode::start(make, config).unwrap();
         self.clients.push(client.clone());
         client.id()

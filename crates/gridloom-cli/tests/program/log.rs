@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crate::support::{
-    Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, status_and_stderr, succeeds,
+    Grid, Log, Running, first_line, folder, gridloom, idl, library, line_with, logging, make_grid, status_and_stderr,
+    succeeds,
 };
 
 /// Starts a server without an agent and with these log options. Returns it with its address and its log.
@@ -73,6 +74,8 @@ fn a_wrong_level_is_refused() {
 fn a_peer_that_is_turned_away_is_logged_with_its_address() {
     let (grid, mut log) = Grid::start_logging();
     let mut stranger = grid.command(&["functions"]);
-    assert_eq!(status_and_stderr(stranger.env("GRIDLOOM_SECRET", "another")).0, 1);
+    let other = folder("strangers").join(std::process::id().to_string());
+    make_grid(&other, "another");
+    assert_eq!(status_and_stderr(stranger.env("GRIDLOOM_KEYS", &other)).0, 1);
     line_with(&mut log, "WARN gridloom.net: a connection was turned away node=\"agent\"");
 }

@@ -20,12 +20,12 @@ mod log;
 mod map;
 mod mixed_hosts;
 mod models;
+mod node_keys;
 mod odd_calls;
 mod offered_options;
 mod offered_programs;
 mod readers;
 mod resizes;
-mod secret;
 mod simulated;
 mod striped;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]

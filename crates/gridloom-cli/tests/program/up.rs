@@ -15,7 +15,8 @@ use crate::support::{
     file, folder, gridloom, idl, library, process_ended, quoted, skipped, status_and_stderr, succeeds, write_executable,
 };
 
-const SECRET: &str = "handed over by a pipe";
+/// A part of each private key.
+const PRIVATE: &str = "PRIVATE KEY";
 
 /// A user with a file of hosts. Everything that it has started ends when it is dropped.
 pub struct Lab {
@@ -51,7 +52,7 @@ impl Lab {
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = gridloom(arguments);
-        command.env("GRIDLOOM_SECRET", SECRET).env("XDG_STATE_HOME", self.folder.join("mine"));
+        command.env("XDG_STATE_HOME", self.folder.join("mine"));
         command.envs(self.variables.iter().cloned());
         command
     }
@@ -113,7 +114,7 @@ const STUB: &str = r#"#!/bin/sh
 echo "$@" >> FOLDER/words
 while [ "$1" != -- ]; do shift; done
 host=$2 command=$3
-unset GRIDLOOM_SECRET GRIDLOOM_AGENT
+unset GRIDLOOM_KEYS GRIDLOOM_AGENT
 export PATH=PROGRAM:"$PATH" HOME=FOLDER/hosts/$host
 export XDG_STATE_HOME=$HOME/state
 mkdir -p "$HOME"; cd "$HOME"
@@ -155,11 +156,11 @@ fn a_file_of_hosts_becomes_a_grid_and_ends_again() {
         assert_eq!((&parts[part]["state"], &parts[part]["registered"]), (&json!("runs"), &json!(true)), "{parts}");
         let pid = pid(&parts[part]);
         let words = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
-        assert!(words.contains("--json") && !words.contains(SECRET), "{words}");
+        assert!(words.contains("--json") && !words.contains(PRIVATE), "{words}");
     }
     let called = succeeds(lab.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
     assert_eq!(called, "y = [2.0,4.0]\n");
-    assert_eq!(found(&lab.folder, SECRET), Vec::<PathBuf>::new());
+    assert_eq!(found(&lab.folder, PRIVATE), Vec::<PathBuf>::new());
     let (_, why) = status_and_stderr(lab.command(&["up", "other/grid.toml"]));
     assert!(why.contains("other/grid.toml"), "{why}");
     let ended = succeeds(lab.command(&["down"]));

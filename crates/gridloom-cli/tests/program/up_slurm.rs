@@ -152,7 +152,7 @@ impl Slurm {
 
     pub fn command(&self, program: &str, words: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(words).env("SLURM_CONF", self.settings()).env_remove("GRIDLOOM_SECRET");
+        command.args(words).env("SLURM_CONF", self.settings()).env_remove("GRIDLOOM_KEYS");
         command
     }
 

@@ -71,7 +71,7 @@ impl Sshd {
                 command
             }
         };
-        command.args(["-D", "-e", "-f"]).arg(&file).env_remove("GRIDLOOM_SECRET");
+        command.args(["-D", "-e", "-f"]).arg(&file).env_remove("GRIDLOOM_KEYS");
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let mut seen = String::new();

@@ -30,8 +30,8 @@ impl User {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = gridloom(words);
-        // Each user creates a secret of its own.
-        command.env_remove("GRIDLOOM_SECRET").env("HOME", &self.home).env_remove("XDG_STATE_HOME");
+        // Each user makes a grid of its own.
+        command.env_remove("GRIDLOOM_KEYS").env("HOME", &self.home).env_remove("XDG_STATE_HOME");
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR").env_remove("XDG_CACHE_HOME");
         command.envs(self.variables.iter().cloned());
         command.uid(self.id).gid(self.id).current_dir("/");
@@ -118,7 +118,7 @@ fn check_apart(users: &[User; 2], agents: &[String; 2]) {
     for (user, agent) in users.iter().zip(agents) {
         let called = succeeds(user.command(&["call", "--agent", agent, "cli/scale", "2", "[1, 2]"]));
         assert_eq!(called, "y = [2.0,4.0]\n");
-        for private in [".config/gridloom/secret", ".local/state/gridloom/up", ".local/state/gridloom/host"] {
+        for private in [".config/gridloom/keys", ".local/state/gridloom/up", ".local/state/gridloom/host"] {
             let mode = std::fs::metadata(user.home.join(private)).unwrap().permissions().mode();
             assert_eq!(mode & 0o077, 0, "{private}");
         }
@@ -128,7 +128,7 @@ fn check_apart(users: &[User; 2], agents: &[String; 2]) {
     }
     let intruder = users[1].command(&["call", "--agent", &agents[0], "cli/scale", "2", "[1, 2]"]).output().unwrap();
     let why = String::from_utf8(intruder.stderr).unwrap();
-    assert!(!intruder.status.success() && why.contains("grid secret does not match"), "{why}");
+    assert!(!intruder.status.success() && why.contains("the peer's certificate is from another authority"), "{why}");
     // Ending one grid does not end the other.
     succeeds(users[0].command(&["down"]));
     let called = succeeds(users[1].command(&["call", "--agent", &agents[1], "cli/scale", "2", "[1, 2]"]));

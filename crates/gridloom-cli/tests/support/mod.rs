@@ -10,15 +10,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bounds::output_of;
 
-const SECRET: &str = "of the tests";
-
 /// Returns the program with that command line.
 pub fn gridloom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
-    command.args(arguments).env("GRIDLOOM_SECRET", SECRET).env_remove("GRIDLOOM_AGENT");
+    command.args(arguments).env("GRIDLOOM_KEYS", keys()).env_remove("GRIDLOOM_AGENT");
     command.env("GRIDLOOM_MODELS", "none");
     command.stdin(Stdio::null());
     command
+}
+
+/// Returns a folder with the keys of a grid, for all tests of this process. Folders of earlier runs are removed.
+pub fn keys() -> &'static Path {
+    static KEYS: OnceLock<PathBuf> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        let all = folder("keys-of-runs");
+        for run in std::fs::read_dir(&all).unwrap().flatten() {
+            if !Path::new("/proc").join(run.file_name()).exists() {
+                let _ = std::fs::remove_dir_all(run.path());
+            }
+        }
+        let own = all.join(std::process::id().to_string());
+        make_grid(&own, "tests");
+        own
+    })
+}
+
+/// Makes a grid whose keys are in that folder.
+pub fn make_grid(keys: &Path, name: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
+    succeeds({
+        command.args(["keys", "init", name]).env("GRIDLOOM_KEYS", keys).stdin(Stdio::null());
+        command
+    });
 }
 
 /// Prints that the running test is skipped, and records it in the file that `GRIDLOOM_SKIPPED` names.

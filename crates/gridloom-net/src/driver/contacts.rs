@@ -33,13 +33,13 @@ use crate::log::warning;
 use crate::transport::delayed::DelayedStream;
 use crate::transport::emulated_sites::EmulatedLinks;
 use crate::transport::handshake::{
-    HANDSHAKE_BYTES_MAX, HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Purpose, framed, refusal,
-    wire_version,
+    HANDSHAKE_BYTES_MAX, HANDSHAKE_LIMITS, HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, framed,
+    refusal, wire_version,
 };
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
 use crate::transport::stream::{Listener, Stream};
-use crate::transport::tls::{TlsStream, is_violation};
+use crate::transport::tls::{TlsStream, is_certificate_refusal, is_violation};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
 /// Pause before connections are accepted again after the connection limit or the descriptor limit was reached.
@@ -204,10 +204,9 @@ impl Connections {
                 Ok(None) => return,
                 Ok(Some(stream)) => {
                     Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
-                        let stream = match stream {
-                            Stream::Tcp(_) => TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?,
-                            Stream::Unix(_) => TlsStream::plain(DelayedStream::new(stream)),
-                        };
+                        let is_near = matches!(stream, Stream::Unix(_));
+                        let stream = TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?;
+                        let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
                         let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
                         self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
                         self.open.half_open.insert(token);
@@ -259,8 +258,8 @@ impl Connections {
         let Some(oldest) = self.open.half_open.pop_first() else { return false };
         let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
         if let Some(contact) = self.connections.get_mut(&oldest) {
-            contact.queue_handshake_frame(&refusal(&why));
-            contact.flush_all(&mut self.buffers);
+            // The handshake of TLS has not ended, so the dialler reads this without.
+            let _ = contact.channel.stream_mut().get_mut().write_all(&framed(&mut Encoder::default(), &refusal(&why)));
         }
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
@@ -360,6 +359,7 @@ impl Connections {
         mut inbound: ReceiveBuffer,
         filled: io::Result<ReadOutcome>,
         closing: bool,
+        now: Time,
     ) -> bool {
         inbound.release(&mut self.buffers);
         let Some(contact) = self.connections.get_mut(&token) else { return false };
@@ -370,9 +370,14 @@ impl Connections {
         }
         match filled {
             Ok(ReadOutcome::More) => return true,
-            Ok(ReadOutcome::Drained) => return closing,
-            Ok(ReadOutcome::Nothing) => {}
+            Ok(ReadOutcome::Drained) => return closing || contact.channel.stream().has_unread(),
+            // One read takes only so many records.
+            Ok(ReadOutcome::Nothing) => return contact.channel.stream().has_unread(),
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
+            Err(error) if is_certificate_refusal(&error) && !matches!(contact.stage, Stage::Up(_)) => {
+                let why = self.credentials.why_missing().map_or_else(|| error.to_string(), Into::into);
+                self.refused(token, None, &HandshakeError::Certificate(why), now);
+            }
             Err(error) if is_violation(&error) => self.lose_as(token, NOT_A_NODE, &error.to_string()),
             Err(error) => self.lose(token, &error.to_string()),
         }

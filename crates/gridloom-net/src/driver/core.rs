@@ -352,7 +352,7 @@ impl Core {
             let Some((filled, mut inbound)) = self.contacts.read(token) else { return };
             reads += if inbound.is_long() { READS_PER_LONG } else { 1 };
             self.handle_frames(token, &mut inbound);
-            if self.exit.is_some() || !self.contacts.put_back(token, inbound, filled, closing) {
+            if self.exit.is_some() || !self.contacts.put_back(token, inbound, filled, closing, self.clock.now()) {
                 return;
             }
         }

@@ -221,7 +221,7 @@ impl Streams {
         let start = |lane| {
             let route = Route {
                 own: own.clone(),
-                credentials: credentials.for_peer(peer.hello.ticket),
+                credentials: credentials.clone(),
                 pass: peer.pass.clone(),
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
@@ -245,7 +245,7 @@ impl Streams {
         match notice {
             Notice::LocalPeer { hello, stream, reply } => {
                 // If the thread no longer waits, it has given up its stream.
-                let _ = reply.send(self.admit_local(&hello, stream));
+                let _ = reply.send(self.admit_local(hello, stream));
             }
             Notice::LocalHandshakeEnded => self.handshakes -= 1,
             Notice::Opened { link, stream, socket } => {

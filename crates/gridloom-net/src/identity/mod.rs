@@ -1,23 +1,19 @@
-//! A node's identity: its key, the host it runs on, and the secret that admits it to its grid.
+//! A node's identity: its keys, and the host it runs on.
 //!
 //! **Guarantees:** two nodes have the same [`HostId`] only if they run on one kernel and in one network namespace, so
-//! unix sockets of one user can connect them and shared memory can be passed between them; a [`Secret`] is never
-//! printed and never leaves the process.
+//! unix sockets of one user can connect them and shared memory can be passed between them.
 //!
 //! **Not here:** encryption ([`crate::transport::tls`]).
 
-mod node_key;
-mod secret;
-mod tls_identity;
+pub(crate) mod keys;
+mod tls_configs;
 
 use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
 
-pub use node_key::{Credentials, NodeKey};
-pub(crate) use node_key::{SIGNATURE_BYTES, has_signed, id_of};
-pub(crate) use secret::Ticket;
-pub use secret::{SECRET_FILE_VARIABLE, SECRET_VARIABLE, Secret, TICKET_VARIABLE, secret_file};
-pub use tls_identity::TlsIdentity;
+pub(crate) use keys::id_of;
+pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, IssuedKeys, Keys, NodeKeys, function_name};
+pub use tls_configs::TlsConfigs;
 
 /// Kernel and network namespace as text; empty if memory must not be shared.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -31,7 +31,7 @@ pub struct JobsConfig {
     /// Maximum number of tasks that one worker holds, including the running one.
     pub queue_depth: u32,
     /// Variables added to the workers' environment.
-    pub env: Vec<(String, String)>,
+    pub env: Vec<(String, OsString)>,
     /// Variables of this process that workers inherit in addition to the common ones; a trailing star matches any suffix.
     pub pass_env: Vec<String>,
     /// User as whom workers run; `None` for the user of this process.

@@ -5,7 +5,7 @@
 use std::env;
 use std::ffi::OsString;
 
-use crate::identity::{SECRET_FILE_VARIABLE, SECRET_VARIABLE};
+use gridloom_keys::KEYS_VARIABLE;
 
 /// Variables that every worker gets. A trailing star matches any suffix.
 const COMMON: [&str; 54] = [
@@ -26,7 +26,7 @@ const COMMON: [&str; 54] = [
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
     "XDG_RUNTIME_DIR",
-    // Gridloom, except for its secret.
+    // Gridloom, except for the keys of the server.
     "GRIDLOOM_*",
     // Dynamic libraries and memory allocation.
     "ASAN_OPTIONS",
@@ -73,7 +73,7 @@ const COMMON: [&str; 54] = [
 ];
 
 /// Variables that no worker gets.
-const NEVER: [&str; 2] = [SECRET_VARIABLE, SECRET_FILE_VARIABLE];
+const NEVER: [&str; 1] = [KEYS_VARIABLE];
 
 /// Returns the part of this process's environment that workers get. `named` lists further variables, which may also
 /// end with a star.

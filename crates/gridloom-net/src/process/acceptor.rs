@@ -32,7 +32,7 @@ pub(super) struct Acceptor {
     pub(super) is_shut: Arc<AtomicBool>,
 }
 
-/// Maximum number of handshakes in progress. Beyond it the oldest is closed: a peer that knows the secret needs only milliseconds.
+/// Maximum number of handshakes in progress. Beyond it the oldest is closed: a member of the grid needs only milliseconds.
 const PENDING_MAX: usize = 64;
 /// Pause after a failed accept, for example when descriptors are exhausted.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -7,15 +7,15 @@ use gridloom_process::{Incoming, PeerId, ProcessError, ProcessMessage, ProcessWo
 
 use super::siblings::{SiblingConnection, SiblingMessage, Siblings};
 use super::world::{NetProcess, ProcessConfig};
-use crate::identity::Secret;
+use crate::identity::Keys;
 
 impl NetProcess {
     /// Creates processes that run as threads of this one.
     ///
     /// # Errors
     /// As [`NetProcess::new`].
-    pub fn new_siblings(configs: Vec<ProcessConfig>, secret: &Secret) -> io::Result<Vec<NetProcess>> {
-        let made = configs.into_iter().map(|config| NetProcess::new(config, secret.clone()));
+    pub fn new_siblings(configs: Vec<ProcessConfig>, keys: &Keys) -> io::Result<Vec<NetProcess>> {
+        let made = configs.into_iter().map(|config| NetProcess::new(config, keys.clone()));
         let mut all = made.collect::<io::Result<Vec<NetProcess>>>()?;
         let own = |one: &NetProcess| (one.spec().clone(), one.acceptor.wake_pipe.clone());
         let siblings = Siblings::of(all.iter().map(own).collect());

@@ -26,7 +26,7 @@ use super::peers::{NewConnection, Peers};
 use super::siblings::Siblings;
 use super::stream::RingCount;
 use super::system::given_listener;
-use crate::identity::{Credentials, HostId, Secret};
+use crate::identity::{Credentials, HostId, Keys};
 use crate::spin::SpinPolicy;
 use crate::threads::STACK_BYTES;
 use crate::transport::handshake::{Hello, Purpose};
@@ -81,22 +81,21 @@ impl NetProcess {
     ///
     /// # Errors
     /// If the system refuses descriptors or entropy.
-    pub fn new(config: ProcessConfig, secret: Secret) -> io::Result<NetProcess> {
+    pub fn new(config: ProcessConfig, keys: Keys) -> io::Result<NetProcess> {
         let name = format!("{}@{}", config.spec.function, config.spec.host);
-        let credentials = Credentials::new(secret)?;
+        let credentials = Credentials::new(keys)?;
         let own = Hello {
             purpose: Purpose::Process,
-            node: credentials.key.id(),
+            node: credentials.id(),
             role: Role::Client,
             name,
             address: String::new(),
             host: if config.by_tcp { String::new() } else { HostId::here().0 },
             stream: 0,
             stripe: Stripe::ONE,
+            number: [0; 16],
             nonce: [0; 32],
-            key: [0; 32],
             pass: None,
-            ticket: None,
         };
         let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&ringer, true)?;

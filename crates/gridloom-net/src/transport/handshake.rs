@@ -1,33 +1,30 @@
-//! The first exchange on every connection: identities, proof of the grid's secret, protocol versions.
+//! The first exchange on every connection, inside of TLS: who the two nodes are, what the connection is for, protocol
+//! versions.
 //!
 //! ```text
 //! dialler                                   acceptor
+//!   | <======= TLS, with certificates =======> |
 //!   | Hello (nonce, kind, self) -------------->|
 //!   |<--------------- Hello (nonce, self)      |
-//!   |<--- Proof: keyed hash of both hellos     |
-//!   | Proof: likewise, for the other side ---->|
 //!   |<------------- Verdict -----------------> |   of the decider: welcome, or duplicate
 //! ```
 //! Either side may reply with a refusal text instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
 //! `Hello`. Its body is a tag byte, followed by: Hello: magic `GRLM`, lowest and highest version (u16 LE each),
-//! postcard of [`Hello`]; Proof: 32 bytes, and a signature of them in 64; Verdict: one byte; Refusal: text. Tag,
-//! magic, versions and refusal keep their positions in all future versions, so that nodes of different versions can at
-//! least report the mismatch.
+//! postcard of [`Hello`]; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their positions in all
+//! future versions, so that nodes of different versions can at least report the mismatch.
 //!
 //! **Versions.** Both sides use the highest version that both ranges contain, and refuse each other if there is none
 //! ([`gridloom_core::node::version`]). A hello is sent before the version is known. Therefore new fields of [`Hello`]
 //! are added only at its end, and fields of a newer peer after the known ones are ignored. Processes of one program
 //! run the same release, so their messages need no compatibility with earlier versions.
 //!
+//! **Identity.** The certificate of TLS ([`gridloom_keys`]) has the identity of the peer. Its role must allow the role in
+//! the hello, and the identifier of the node must be the hash of the identity and the node's number.
+//!
 //! **Decider.** Two nodes may dial each other at the same moment. Of a pair's control connections, the node with the
 //! larger identifier alone decides which one is kept. On all other kinds of connections the acceptor decides.
 //!
-//! **Encryption.** Over TCP, all of this is inside of TLS ([`super::tls`]), and the proofs contain a hash of the
-//! acceptor's certificate. So a node between the two ends, which has a certificate of its own, cannot pass on the proofs.
-//! Unix sockets need no TLS: the kernel reports which user is at the other end.
-//!
-//! **Guarantees:** no input causes a panic; nothing beyond [`HANDSHAKE_BYTES_MAX`] is read; proofs are compared in constant time.
-//! **Limit:** a peer that completes half a handshake can guess a weak secret offline.
+//! **Guarantees:** no input causes a panic; nothing beyond [`HANDSHAKE_BYTES_MAX`] is read.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -38,12 +35,13 @@ use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::{FrameLimits, Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
+use gridloom_keys::{Certificate, CertificateDer, Identity, Role as CertifiedRole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::stripes::Stripe;
 use super::tls::TlsStream;
-use crate::identity::{Credentials, SIGNATURE_BYTES, Ticket, has_signed, id_of, random};
+use crate::identity::{Credentials, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Maximum length of a handshake frame. It bounds the cost of an unknown peer.
@@ -53,17 +51,11 @@ pub const HANDSHAKE_LIMITS: FrameLimits = FrameLimits { control: HANDSHAKE_BYTES
 /// Maximum duration of a handshake from its first byte to its last, in nanoseconds. Also the time for which an unknown
 /// peer may occupy a handshake slot.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
-/// Refusal sent when the secrets differ. The side that notices it adds the source of its own secret.
-pub const WRONG_SECRET: &str = "grid secret does not match";
-
 /// Refusal sent to a node that uses the identifier of another.
-const OTHER_NODE: &str = "has a key that does not match its identifier; somebody is using the identifier of another \
-node";
+const OTHER_NODE: &str = "does not have the identity from which its identifier is made; somebody is using the identifier \
+of another node";
 /// Refusal sent to a node that dials as an agent.
 const AGENT_DIALS: &str = "agents never dial other nodes; somebody is impersonating an agent";
-/// Refusal sent to a function that wants to be more than a client.
-const ONLY_CLIENTS: &str = "a ticket for functions admits only clients";
-
 /// The purpose of a connection, from the dialler's point of view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Purpose {
@@ -73,7 +65,7 @@ pub enum Purpose {
     BulkSend,
     /// The dialler will receive large data that it was asked to receive.
     BulkReceive,
-    /// The dialler will pass shared memory.
+    /// The dialler will pass shared memory. Such connections have a handshake of their own ([`super::local`]).
     Local,
     /// Messages between two processes in both directions.
     Process,
@@ -84,10 +76,10 @@ pub enum Purpose {
 pub struct Hello {
     /// Purpose of the connection; the acceptor repeats the dialler's.
     pub purpose: Purpose,
-    /// Derived from its key.
+    /// Derived from the identity in its certificate and the number below.
     pub node: NodeId,
-    /// Public key that verifies the signature of the handshake; set by the handshake.
-    pub key: [u8; 32],
+    /// Random number of the node; set by the handshake.
+    pub number: [u8; 16],
     pub role: Role,
     pub name: String,
     /// Address at which it can be dialled, empty if it cannot.
@@ -102,8 +94,6 @@ pub struct Hello {
     pub nonce: [u8; 32],
     /// On a bulk connection: proves at once that its dialler has a control connection ([`Pass`]).
     pub pass: Option<[u8; 32]>,
-    /// Ticket number, if this side proves a ticket and not the grid's secret.
-    pub ticket: Option<Ticket>,
 }
 
 /// A key that only the two ends of a control connection know. Bulk connections begin with a proof of it, so that a
@@ -112,7 +102,12 @@ pub struct Hello {
 pub struct Pass([u8; 32]);
 
 impl Pass {
-    /// Returns the proof that the dialler of a bulk connection sends.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(bytes: [u8; 32]) -> Pass {
+        Pass(bytes)
+    }
+
+    /// Returns the proof that an end of a further connection sends.
     pub fn of(&self, dialler: NodeId, purpose: Purpose, stream: u64) -> [u8; 32] {
         let says = [&dialler.0.to_le_bytes()[..], &stream.to_le_bytes(), &[purpose as u8]].concat();
         *blake3::keyed_hash(&self.0, &says).as_bytes()
@@ -120,15 +115,48 @@ impl Pass {
 
     /// Reports whether a hello contains the proof.
     pub fn is_in(&self, hello: &Hello) -> bool {
-        let due = self.of(hello.node, hello.purpose, hello.stream);
+        hello.pass.is_some_and(|pass| self.is_proof(pass, hello.node, hello.purpose, hello.stream))
+    }
+
+    /// Reports whether a proof is that of this end of a connection.
+    pub fn is_proof(&self, proof: [u8; 32], of: NodeId, purpose: Purpose, stream: u64) -> bool {
         // Comparing two blake3 hashes takes constant time.
-        hello.pass.is_some_and(|pass| blake3::Hash::from_bytes(pass) == blake3::Hash::from_bytes(due))
+        blake3::Hash::from_bytes(proof) == blake3::Hash::from_bytes(self.of(of, purpose, stream))
     }
 }
 
 impl std::fmt::Debug for Pass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pass(..)")
+    }
+}
+
+/// The first message on a connection that passes shared memory ([`super::local`]).
+#[derive(Clone, Copy, Debug)]
+pub struct LocalHello {
+    pub node: NodeId,
+    /// Number of the stream.
+    pub stream: u64,
+    /// Proves that the dialler has a control connection ([`Pass`]).
+    pub proof: [u8; 32],
+}
+
+/// Length of a [`LocalHello`].
+pub(super) const LOCAL_HELLO_BYTES: usize = 16 + 32;
+
+impl LocalHello {
+    pub(super) fn to_bytes(self) -> [u8; LOCAL_HELLO_BYTES] {
+        let mut bytes = [0; LOCAL_HELLO_BYTES];
+        bytes[..8].copy_from_slice(&self.node.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.proof);
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; LOCAL_HELLO_BYTES]) -> LocalHello {
+        let number = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 bytes"));
+        let proof = *bytes[16..].first_chunk().expect("32 bytes");
+        LocalHello { node: NodeId(number(0)), stream: number(8), proof }
     }
 }
 
@@ -165,6 +193,9 @@ pub enum HandshakeError {
     /// This side refused; the text was appended to the output for the other side.
     #[error("refused: {0}")]
     Unacceptable(String),
+    /// One side does not accept the certificate of the other, which TLS found.
+    #[error("refused: {0}")]
+    Certificate(String),
     /// The received bytes are not a handshake.
     #[error("not a Gridloom handshake: {0}")]
     Malformed(String),
@@ -173,7 +204,6 @@ pub enum HandshakeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Hello,
-    Proof,
     Verdict,
 }
 
@@ -185,9 +215,9 @@ pub struct Handshake {
     own_body: Vec<u8>,
     dialler: bool,
     stage: Stage,
-    peer: Option<(Hello, Vec<u8>)>,
-    /// Hash of the acceptor's certificate ([`super::tls::TlsStream::binding`]).
-    binding: Vec<u8>,
+    peer: Option<Hello>,
+    /// The certificate of the peer, or why it is refused.
+    certificate: Result<Option<Identity>, String>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -197,43 +227,32 @@ impl Handshake {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn dial(credentials: Credentials, mut own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
-        own.nonce = random()?;
-        own.key = credentials.key.public();
-        own.ticket = credentials.secret.ticket_number();
-        let own_body = hello_body(&own);
-        let first = own_body.clone();
-        Ok((
-            Handshake {
-                credentials,
-                own,
-                own_body,
-                dialler: true,
-                stage: Stage::Hello,
-                peer: None,
-                binding: Vec::new(),
-                session: None,
-            },
-            first,
-        ))
+    pub fn dial(credentials: Credentials, own: Hello) -> io::Result<(Handshake, Vec<u8>)> {
+        let mut handshake = Handshake::new(credentials, own, true)?;
+        handshake.own_body = hello_body(&handshake.own);
+        let first = handshake.own_body.clone();
+        Ok((handshake, first))
     }
 
     /// Starts the acceptor's side.
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn accept(credentials: Credentials, mut own: Hello) -> io::Result<Handshake> {
+    pub fn accept(credentials: Credentials, own: Hello) -> io::Result<Handshake> {
+        Handshake::new(credentials, own, false)
+    }
+
+    fn new(credentials: Credentials, mut own: Hello, dialler: bool) -> io::Result<Handshake> {
         own.nonce = random()?;
-        own.key = credentials.key.public();
-        own.ticket = credentials.secret.ticket_number();
+        own.number = credentials.nonce;
         Ok(Handshake {
             credentials,
             own,
             own_body: Vec::new(),
-            dialler: false,
+            dialler,
             stage: Stage::Hello,
             peer: None,
-            binding: Vec::new(),
+            certificate: Ok(None),
             session: None,
         })
     }
@@ -243,9 +262,12 @@ impl Handshake {
         self.own.purpose
     }
 
-    /// Binds the proofs to the connection that carries them. Call it before the first frame is handled.
-    pub fn bind(&mut self, binding: Vec<u8>) {
-        self.binding = binding;
+    /// Checks the certificates that the peer has shown in the handshake of TLS. Call it before the first frame is handled.
+    pub fn identify(&mut self, certificates: Option<&[CertificateDer<'_>]>) {
+        if self.stage == Stage::Hello {
+            let certificate = self.credentials.peer(certificates);
+            self.certificate = certificate.map(|Certificate { identity, .. }| Some(identity));
+        }
     }
 
     /// Takes the result. Use it only after the handshake has succeeded.
@@ -255,7 +277,7 @@ impl Handshake {
 
     /// Returns the peer's hello, if it was received.
     pub fn peer(&self) -> Option<&Hello> {
-        self.peer.as_ref().map(|(hello, _)| hello)
+        self.peer.as_ref()
     }
 
     /// Handles the body of a frame, appends the bodies to send, and returns the peer and the verdict once there is
@@ -274,21 +296,26 @@ impl Handshake {
             (TAG_REFUSAL, _) => Err(HandshakeError::Refused(
                 String::from_utf8_lossy(rest).chars().filter(|c| !c.is_control()).collect(),
             )),
-            (TAG_HELLO, Stage::Hello) => self.on_hello(rest, body, out).map(|()| None),
-            (TAG_PROOF, Stage::Proof) => self.on_proof(rest, out, decide),
+            (TAG_HELLO, Stage::Hello) => self.on_hello(rest, body, out, decide),
             (TAG_VERDICT, Stage::Verdict) => {
                 let verdict = match rest {
                     [0] => Verdict::Welcome,
                     [1] => Verdict::Duplicate,
                     _ => return Err(HandshakeError::Malformed("unknown verdict".into())),
                 };
-                Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
+                Ok(self.peer.take().map(|peer| (peer, verdict)))
             }
             (tag, stage) => Err(HandshakeError::Malformed(format!("frame {tag} in stage {stage:?}"))),
         }
     }
 
-    fn on_hello(&mut self, rest: &[u8], body: &[u8], out: &mut Vec<Vec<u8>>) -> Result<(), HandshakeError> {
+    fn on_hello(
+        &mut self,
+        rest: &[u8],
+        body: &[u8],
+        out: &mut Vec<Vec<u8>>,
+        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
+    ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
         let Some((prefix, rest)) = rest.split_first_chunk::<8>().filter(|(prefix, _)| prefix[..4] == MAGIC) else {
             return Err(HandshakeError::Malformed("no magic number".into()));
         };
@@ -318,77 +345,60 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
-        if peer.ticket.is_some() && peer.role != Role::Client && !self.credentials.secret.is_ticket() {
-            return Err(refuse(ONLY_CLIENTS.into(), out));
+        let identity = match &self.certificate {
+            Ok(Some(identity)) => identity,
+            Ok(None) => return Err(refuse("it has shown no certificate".into(), out)),
+            Err(why) => return Err(refuse(why.clone(), out)),
+        };
+        if !is_allowed(identity.role(), peer.role) {
+            let role = match peer.role {
+                Role::Agent => "the agent",
+                Role::Server => "a server",
+                Role::Client => "a client",
+            };
+            return Err(refuse(format!("the certificate of the {identity} does not allow it to be {role}"), out));
         }
-        if id_of(&peer.key) != peer.node {
+        if id_of(Some(identity), &peer.number) != peer.node {
             return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
         }
         // Servers obey only the agent that they have dialled, not a node that claims to be one.
         if !self.dialler && peer.purpose == Purpose::Control && peer.role == Role::Agent {
             return Err(refuse(AGENT_DIALS.into(), out));
         }
-        self.credentials = self.credentials.for_peer(peer.ticket);
         if !self.dialler {
             self.own.purpose = peer.purpose;
             self.own.stream = peer.stream;
             self.own_body = hello_body(&self.own);
             out.push(self.own_body.clone());
-            out.push(self.proof(ACCEPTOR, [body, &self.own_body]));
         }
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
-        let pass = Pass(*self.credentials.secret.prove(FURTHER, &[dialler, acceptor, &self.binding]).as_bytes());
+        // Nobody else knows the nonces in the hellos.
+        let pass = Pass(blake3::derive_key(PASS, &[dialler, acceptor].concat()));
         self.session = Some(Session { pass, version });
-        self.peer = Some((peer, body.to_vec()));
-        self.stage = Stage::Proof;
-        Ok(())
-    }
-
-    fn on_proof(
-        &mut self,
-        rest: &[u8],
-        out: &mut Vec<Vec<u8>>,
-        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
-    ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
-        let (peer, peer_body) = self.peer.as_ref().expect("a proof is due only after a hello");
-        let (theirs, transcript): (&[u8], [&[u8]; 2]) = match self.dialler {
-            true => (ACCEPTOR, [&self.own_body, peer_body]),
-            false => (DIALLER, [peer_body, &self.own_body]),
-        };
-        let parts = rest.split_first_chunk::<32>();
-        let parts = parts.and_then(|(proof, rest)| Some((*proof, <[u8; SIGNATURE_BYTES]>::try_from(rest).ok()?)));
-        let (proof, signature) = parts.ok_or_else(|| HandshakeError::Malformed("a proof has 96 bytes".into()))?;
-        // Comparing two blake3 hashes takes constant time.
-        let due = self.credentials.secret.prove(theirs, &[transcript[0], transcript[1], &self.binding]);
-        if due != blake3::Hash::from_bytes(proof) {
-            out.push(refusal(WRONG_SECRET));
-            return Err(HandshakeError::Unacceptable(format!("{WRONG_SECRET}: {}", self.credentials.secret.remedy())));
-        }
-        if !has_signed(&peer.key, due.as_bytes(), &signature) {
-            return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
-        }
-        if self.dialler {
-            out.push(self.proof(DIALLER, transcript));
-        }
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
             Purpose::Control => self.own.node > peer.node,
             Purpose::BulkSend | Purpose::BulkReceive | Purpose::Local | Purpose::Process => !self.dialler,
         };
         if !decider {
+            self.peer = Some(peer);
             return Ok(None);
         }
-        let verdict = decide(peer).map_err(|why| refuse(why, out))?;
+        let verdict = decide(&peer);
+        self.peer = Some(peer.clone());
+        let verdict = verdict.map_err(|why| refuse(why, out))?;
         out.push(vec![TAG_VERDICT, (verdict == Verdict::Duplicate) as u8]);
-        Ok(self.peer.take().map(|(peer, _)| (peer, verdict)))
+        Ok(Some((peer, verdict)))
     }
 }
 
-impl Handshake {
-    /// Returns the proof of one side: that it knows the secret, and a signature with the key of its node.
-    fn proof(&self, side: &[u8], transcript: [&[u8]; 2]) -> Vec<u8> {
-        let proof = self.credentials.secret.prove(side, &[transcript[0], transcript[1], &self.binding]);
-        tagged(TAG_PROOF, &[&proof.as_bytes()[..], &self.credentials.key.sign(proof.as_bytes())].concat())
+/// Reports whether a node with a certificate for one role may have another.
+fn is_allowed(certified: CertifiedRole, role: Role) -> bool {
+    match role {
+        Role::Agent => certified == CertifiedRole::Agent,
+        Role::Server => certified == CertifiedRole::Server,
+        // Users of the machine of an agent or server use the grid, too.
+        Role::Client => true,
     }
 }
 
@@ -418,7 +428,7 @@ pub fn run_within<S: Read + Write + AsFd>(
 ) -> io::Result<(Hello, Verdict, Session)> {
     stream.within(limit, |stream| {
         stream.complete_handshake()?;
-        handshake.bind(stream.binding());
+        handshake.identify(stream.peer_certificates());
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         if let Some(first) = first {
             stream.write_all(&framed(&mut encoder, &first))?;
@@ -490,13 +500,10 @@ fn tagged(tag: u8, rest: &[u8]) -> Vec<u8> {
 }
 
 const TAG_HELLO: u8 = 1;
-const TAG_PROOF: u8 = 2;
 const TAG_VERDICT: u8 = 3;
 const TAG_REFUSAL: u8 = 4;
-const DIALLER: &[u8] = b"gridloom dialler";
-const ACCEPTOR: &[u8] = b"gridloom acceptor";
-/// Label for deriving passes, in the same way as proofs.
-const FURTHER: &[u8] = b"gridloom pass of further connections";
+/// Context of the derivation of passes.
+const PASS: &str = "gridloom 2026 pass of further connections v2";
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! owner                                         reader
+//!   | LocalHello, proof -------------------------->|   proofs of the pass of their control connection
+//!   |<------------------------------------- proof  |
 //!   | header + descriptor of the memory ==========>|   unix socket, one per ordered pair
 //!   |                                              |   maps it, puts it into its store
 //!   |<----------------------- Released (serials)   |   control connection, when its last reference is dropped
 //! ```
-//! The socket is in the user's folder ([`super::host`]). Both sides check that the other belongs to the same user, and
-//! the handshake is the same as on every connection. The owner keeps a *grant*, which holds the memory, until the
+//! The socket is in the user's folder ([`super::host`]). Both sides check that the other belongs to the same user, and is
+//! the peer with whom they have a control connection. The owner keeps a *grant*, which holds the memory, until the
 //! reader has released it or is lost (`outgoing`).
 //!
 //! **Guarantee:** the reader maps only files that cannot shrink (`Segment::import` checks the seal).
@@ -16,7 +18,9 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
+use gridloom_base::NodeId;
 use gridloom_channel::WireVersion;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -27,8 +31,10 @@ use serde::{Deserialize, Serialize};
 use super::CargoHeader;
 use super::bulk::{Receiver, check_header, decode_header};
 use super::credentials::check_user;
+use super::handshake::{HANDSHAKE_NS_MAX, LOCAL_HELLO_BYTES, LocalHello, Pass, Purpose};
 use super::notice::Notice;
 use super::sink::encode_header;
+use super::tls::TlsStream;
 use crate::descriptors::descriptor_limit;
 use crate::payload::Payload;
 use crate::segment::{Segment, SegmentId};
@@ -46,6 +52,48 @@ pub struct GrantHeader {
     /// Offset of the datum in the memory.
     pub offset: u64,
 }
+
+const PROOF_BYTES: usize = 32;
+
+/// Runs the dialler's side of the handshake.
+///
+/// # Errors
+/// If the peer turns the connection away, does not answer in time, or is another node.
+pub fn dial(stream: &mut UnixStream, own: NodeId, peer: NodeId, pass: &Pass, number: u64) -> io::Result<()> {
+    let hello = LocalHello { node: own, stream: number, proof: pass.of(own, Purpose::Local, number) };
+    let proof = in_time(stream, |stream| {
+        stream.write_all(&hello.to_bytes())?;
+        let mut proof = [0; PROOF_BYTES];
+        stream.read_exact(&mut proof)?;
+        Ok(proof)
+    })?;
+    match pass.is_proof(proof, peer, Purpose::Local, number) {
+        true => Ok(()),
+        false => Err(io::ErrorKind::ConnectionRefused.into()),
+    }
+}
+
+/// Runs the acceptor's side. `admit` returns the proof for a dialler that is admitted.
+///
+/// # Errors
+/// If the dialler does not send its hello in time, or is turned away.
+pub fn answer(stream: &mut UnixStream, admit: impl FnOnce(LocalHello) -> Option<[u8; 32]>) -> io::Result<()> {
+    in_time(stream, |stream| {
+        let mut hello = [0; LOCAL_HELLO_BYTES];
+        stream.read_exact(&mut hello)?;
+        let proof = admit(LocalHello::from_bytes(&hello)).ok_or(io::ErrorKind::ConnectionRefused)?;
+        stream.write_all(&proof)
+    })
+}
+
+fn in_time<T>(stream: &mut UnixStream, exchange: impl FnOnce(&mut dyn ReadWrite) -> io::Result<T>) -> io::Result<T> {
+    let limit = Duration::from_nanos(HANDSHAKE_NS_MAX);
+    TlsStream::plain(stream).within(limit, |stream| exchange(stream))
+}
+
+trait ReadWrite: Read + Write {}
+
+impl<S: Read + Write> ReadWrite for S {}
 
 /// Accepts the next connection, if one is waiting. A connection of another user is closed and skipped.
 ///
@@ -165,6 +213,42 @@ mod tests {
     use super::*;
     use crate::segment::Pool;
     use crate::transport::Cargo;
+
+    #[test]
+    fn both_ends_prove_the_pass_of_their_control_connection() {
+        let (own, peer) = (NodeId(1), NodeId(2));
+        let shake = |admits: bool, of_dialler: &Pass, of_acceptor: &Pass| {
+            let (mut here, mut there) = UnixStream::pair().unwrap();
+            std::thread::scope(|scope| {
+                let admit = |hello: LocalHello| {
+                    assert_eq!((hello.node, hello.stream), (own, 7));
+                    let is_proof = of_acceptor.is_proof(hello.proof, own, Purpose::Local, 7);
+                    (admits && is_proof).then(|| of_acceptor.of(peer, Purpose::Local, 7))
+                };
+                let answered = scope.spawn(move || answer(&mut there, admit).is_ok());
+                let dialled = dial(&mut here, own, peer, of_dialler, 7).is_ok();
+                (dialled, answered.join().unwrap())
+            })
+        };
+        let (pass, other) = (Pass::of_bytes([1; 32]), Pass::of_bytes([2; 32]));
+        assert_eq!(shake(true, &pass, &pass), (true, true));
+        assert_eq!(shake(false, &pass, &pass), (false, false));
+        assert_eq!(shake(true, &other, &pass), (false, false));
+        // An impostor in the place of the peer does not know the pass.
+        let (mut here, mut there) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || answer(&mut there, |_| Some([0; 32])));
+            let error = dial(&mut here, own, peer, &pass, 7).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        });
+    }
+
+    #[test]
+    fn a_silent_or_slow_dialler_is_abandoned() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        assert!(answer(&mut here, |_| unreachable!("no hello has come")).is_err());
+    }
 
     #[test]
     fn memory_passes_without_a_copy() {

@@ -12,7 +12,7 @@ use gridloom_map::{MapError, Plan};
 use mio::Waker;
 
 use super::Cargo;
-use super::handshake::Hello;
+use super::handshake::LocalHello;
 use super::tls::{TlsStream, is_violation};
 use crate::payload::Payload;
 use crate::threads::Threads;
@@ -56,20 +56,29 @@ impl From<io::Error> for StreamOutcome {
     }
 }
 
+/// Admits a node of this host that passes shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalAdmission {
+    pub link: Link,
+    /// Wire version of the headers.
+    pub wire_version: WireVersion,
+    /// Proof for the node that this is its peer.
+    pub proof: [u8; 32],
+}
+
 /// A notice from a thread to the event loop.
 #[derive(Debug)]
 pub enum Notice {
     /// The addresses of a resolved name.
     Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
-    /// A node of this host wants to pass shared memory. The reply is its link and the wire version of its headers, if
-    /// it is a peer.
+    /// A node of this host wants to pass shared memory.
     LocalPeer {
-        /// The authenticated node.
-        hello: Box<Hello>,
+        /// The first message of the node.
+        hello: LocalHello,
         /// Handle for shutting down the stream when the peer is lost.
         stream: UnixStream,
-        /// Receives the reply.
-        reply: Sender<Option<(Link, WireVersion)>>,
+        /// Receives the reply; `None` turns the node away.
+        reply: Sender<Option<LocalAdmission>>,
     },
     /// A handshake on a local socket ended, whether it succeeded or failed.
     LocalHandshakeEnded,

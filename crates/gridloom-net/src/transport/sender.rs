@@ -18,10 +18,8 @@ use gridloom_channel::WireVersion;
 
 use super::bulk::{digest_of_incoming, may_resume_at};
 use super::emulated_sites::share_memory;
-use super::handshake::{
-    HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_blocking, run_within,
-};
-use super::local::{GrantHeader, send_grant};
+use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_within};
+use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
 use super::paced::Pacer;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
@@ -307,15 +305,9 @@ impl Thread {
 
     fn open_local(&self, number: u64) -> io::Result<UnixStream> {
         let sockets = self.route.sockets.as_ref().ok_or(ErrorKind::NotFound)?;
-        let mut stream = TlsStream::plain(sockets.connect_node(self.route.peer.node)?);
-        let mut own = self.route.own.clone();
-        (own.purpose, own.stream) = (Purpose::Local, number);
-        let (handshake, first) = Handshake::dial(self.route.credentials.clone(), own)?;
-        let (peer, verdict, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-        if peer.node != self.route.peer.node || verdict != Verdict::Welcome {
-            return Err(ErrorKind::ConnectionRefused.into());
-        }
-        Ok(stream.into_inner())
+        let mut stream = sockets.connect_node(self.route.peer.node)?;
+        local::dial(&mut stream, self.route.own.node, self.route.peer.node, &self.route.pass, number)?;
+        Ok(stream)
     }
 }
 

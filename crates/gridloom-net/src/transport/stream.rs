@@ -12,9 +12,13 @@ use std::os::fd::AsFd;
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use super::credentials::check_user;
 use super::host::{HostSockets, SocketFile};
+
+/// Maximum number of slices that the system takes at once.
+const SLICES_MAX: usize = 1024;
 
 /// A socket that is connected or connecting.
 #[derive(Debug)]
@@ -142,17 +146,17 @@ impl Read for Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
+        self.write_vectored(&[IoSlice::new(bytes)])
     }
 
+    /// Without the signal SIGPIPE, which ends programs in C if the peer has closed the connection.
     fn write_vectored(&mut self, bytes: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write_vectored(bytes),
-            Stream::Unix(stream) => stream.write_vectored(bytes),
-        }
+        let socket = match &*self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        };
+        let bytes = &bytes[..bytes.len().min(SLICES_MAX)];
+        Ok(sendmsg(socket, bytes, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,24 +6,28 @@
 //! **Guarantees:** after a short read from a socket that does not block, the socket is empty and no complete record is
 //! left here, as the channel requires. Not more than [`WAITING_BYTES_MAX`] encrypted bytes wait for the socket.
 //!
-//! A certificate identifies the process that made it, and nobody else. The handshake inside
-//! ([`super::handshake`]) proves the grid's secret together with the certificate of this connection
-//! ([`TlsStream::binding`]), so nobody can stand between the two ends.
+//! Both ends show certificates of their grid ([`gridloom_keys`]). After the handshake of TLS, [`super::handshake`] checks
+//! the peer's certificate once more, because TLS checks nothing when it resumes a session.
+//!
+//! **Unix sockets** need no encryption: the kernel reports which user is at the other end. There, TLS ends after the
+//! handshake ([`TlsStream::end_encryption`]), which has proved the identity of the peer.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::REFUSAL_CHARS_MAX;
 use super::deadline::DeadlineGuard;
+use gridloom_base::dial::NO_DESCRIPTORS;
+use gridloom_keys::refusal_in_words;
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
 use thiserror::Error;
 
-use crate::identity::TlsIdentity;
+use crate::identity::TlsConfigs;
 
 /// Plaintext bytes of a record.
 const RECORD_BYTES: usize = 16 << 10;
@@ -35,6 +39,8 @@ const WAITING_BYTES_MAX: usize = 16 * (RECORD_BYTES + OVERHEAD_BYTES);
 const RECEIVE_BYTES: usize = 64 << 10;
 /// The same on a connection for large data.
 const BULK_RECEIVE_BYTES: usize = WAITING_BYTES_MAX;
+/// Maximum number of system calls of one read from a socket that does not block.
+const READS_MAX: u32 = 8;
 /// Number of unused buffers that a thread keeps.
 const SPARES_MAX: usize = 3;
 
@@ -51,6 +57,9 @@ pub(crate) const CORRUPTED: &str = "the received bytes differ from those that we
 enum TlsError {
     #[error("{CORRUPTED}")]
     Corrupted,
+    /// One side does not accept the certificate of the other.
+    #[error("{0}")]
+    Certificate(String),
     #[error("no TLS 1.3 of a Gridloom node: {0}")]
     Other(rustls::Error),
 }
@@ -59,7 +68,7 @@ enum TlsError {
 fn violation(error: rustls::Error) -> io::Error {
     let error = match error {
         rustls::Error::DecryptError => TlsError::Corrupted,
-        error => TlsError::Other(error),
+        error => refusal_in_words(&error).map_or_else(|| TlsError::Other(error), TlsError::Certificate),
     };
     io::Error::new(ErrorKind::InvalidData, error)
 }
@@ -67,6 +76,12 @@ fn violation(error: rustls::Error) -> io::Error {
 /// Reports whether an error says that received bytes were not what the peer has sent.
 pub(crate) fn is_violation(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<TlsError>)
+}
+
+/// Reports whether an error says that one side does not accept the certificate of the other.
+pub(crate) fn is_certificate_refusal(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+    matches!(inner, Some(TlsError::Certificate(_)))
 }
 
 /// A socket, with TLS or without.
@@ -84,7 +99,9 @@ impl<S> std::fmt::Debug for TlsStream<S> {
 
 enum Connection {
     Dialler(UnbufferedClientConnection),
-    Acceptor(UnbufferedServerConnection, Arc<[u8; 32]>),
+    Acceptor(UnbufferedServerConnection),
+    /// TLS has ended. Bytes that were received before are in `plain`.
+    Ended,
 }
 
 struct Session {
@@ -98,6 +115,8 @@ struct Session {
     is_ready: bool,
     has_unread: bool,
     has_ended: bool,
+    /// A read returns the content of one record, because the bytes behind it may not be encrypted.
+    ends_encryption: bool,
 }
 
 /// Bytes in a buffer that is kept while they are used.
@@ -238,18 +257,22 @@ impl Session {
             is_ready: false,
             has_unread: false,
             has_ended: false,
+            ends_encryption: false,
         })
     }
 
     /// Processes the next record, or encrypts if there is none.
     fn step(&mut self, target: &mut Target<'_, '_>, source: &mut Source<'_, '_>) -> io::Result<Step> {
-        let records = &mut self.received.buffer[self.received.head..self.received.tail];
+        let mut records = &mut self.received.buffer[self.received.head..self.received.tail];
+        if self.ends_encryption && self.is_ready && target.slices.is_empty() {
+            // The peer may have ended TLS already: only a read looks at these bytes.
+            records = &mut [];
+        }
         let rest = (&mut self.plain, &mut self.waiting);
         let (discard, step) = match &mut self.connection {
             Connection::Dialler(connection) => advance(connection.process_tls_records(records), target, source, rest),
-            Connection::Acceptor(connection, _) => {
-                advance(connection.process_tls_records(records), target, source, rest)
-            }
+            Connection::Acceptor(connection) => advance(connection.process_tls_records(records), target, source, rest),
+            Connection::Ended => (0, Ok(Step::Ready)),
         };
         self.received.take(discard);
         step
@@ -260,7 +283,10 @@ impl Session {
         let put = target.put(self.plain.get());
         self.plain.take(put);
         // A full target ends reading, but not the search for a place to encrypt.
-        while !self.has_ended && (source.first().len() > 0 || !target.is_full() || !self.is_ready) {
+        while !self.has_ended && (!source.first().is_empty() || !target.is_full() || !self.is_ready) {
+            if self.ends_encryption && target.length > 0 {
+                return Ok(());
+            }
             match self.step(target, source) {
                 Ok(Step::Again) => {}
                 Ok(Step::Blocked) => return Ok(()),
@@ -270,6 +296,9 @@ impl Session {
                 }
                 Ok(Step::Closed) => self.has_ended = true,
                 Err(error) => {
+                    if let Some(refusal) = self.plain_refusal() {
+                        return Err(refusal);
+                    }
                     // The peer gets the reason.
                     while let Ok(Step::Again) = self.step(target, source) {}
                     return Err(error);
@@ -277,6 +306,17 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Returns the error if the received bytes are the refusal of a node that has no descriptor left for a handshake. Its
+    /// text is not authenticated, so only this reason is recognised.
+    fn plain_refusal(&self) -> Option<io::Error> {
+        let received = self.received.get();
+        let reason = NO_DESCRIPTORS.as_bytes();
+        let at = received.windows(reason.len()).position(|bytes| bytes == reason).filter(|_| !self.is_ready)?;
+        let text = String::from_utf8_lossy(&received[at..]);
+        let text = text.chars().filter(|one| !one.is_control()).take(REFUSAL_CHARS_MAX).collect();
+        Some(io::Error::new(ErrorKind::InvalidData, TlsError::Certificate(text)))
     }
 
     /// Writes the encrypted bytes, as many as the stream accepts.
@@ -323,16 +363,26 @@ impl Session {
         if target.is_full() {
             return Ok(0);
         }
-        let mut blocked = None;
+        if matches!(self.connection, Connection::Ended) {
+            return self.read_plain(stream, target);
+        }
+        let (mut blocked, mut reads, mut is_interrupted) = (None, 0, false);
         loop {
             let processed = self.process(&mut target, &mut nothing);
             // The next write reports what is wrong with this direction.
             let _ = self.write_waiting(stream);
             processed?;
-            let is_done = self.has_ended || blocked.is_some() || (self.is_blocking && target.length > 0);
+            let is_done =
+                self.has_ended || blocked.is_some() || (self.is_blocking || self.ends_encryption) && target.length > 0;
             if target.is_full() || is_done {
                 break;
             }
+            // A peer may send records without content for ever.
+            if !self.is_blocking && reads == READS_MAX {
+                is_interrupted = true;
+                break;
+            }
+            reads += 1;
             match self.receive(stream) {
                 Ok(true) => {}
                 // The next read would block: what came is processed before.
@@ -342,16 +392,38 @@ impl Session {
                 Err(error) => blocked = Some(error),
             }
         }
-        self.has_unread = target.is_full() && (self.plain.len() > 0 || self.received.len() > 0);
+        let may_have_unread = target.is_full() || self.ends_encryption;
+        self.has_unread = is_interrupted || may_have_unread && (self.plain.len() > 0 || self.received.len() > 0);
         self.received.release();
         self.plain.release();
         match blocked {
             Some(error) if target.length == 0 && !self.has_ended => Err(error),
+            None if is_interrupted && target.length == 0 => Err(ErrorKind::WouldBlock.into()),
             _ => Ok(target.length),
         }
     }
 
+    /// Reads bytes that were never encrypted: first those that came together with the last record.
+    fn read_plain(&mut self, stream: &mut impl Read, mut target: Target<'_, '_>) -> io::Result<usize> {
+        let put = target.put(self.plain.get());
+        self.plain.take(put);
+        self.has_unread = self.plain.len() > 0;
+        self.plain.release();
+        if target.is_full() || self.is_blocking && target.length > 0 {
+            return Ok(target.length);
+        }
+        match stream.read_vectored(target.slices) {
+            Ok(length) => Ok(target.length + length),
+            // The next read reports it again.
+            Err(_) if target.length > 0 => Ok(target.length),
+            Err(error) => Err(error),
+        }
+    }
+
     fn write(&mut self, stream: &mut (impl Read + Write), slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if matches!(self.connection, Connection::Ended) {
+            return stream.write_vectored(slices);
+        }
         if self.waiting.len() > 0 {
             self.write_waiting(stream)?;
         }
@@ -486,10 +558,10 @@ impl<S> TlsStream<S> {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn dial(stream: S, identity: &TlsIdentity, address: std::net::SocketAddr) -> io::Result<TlsStream<S>> {
+    pub fn dial(stream: S, configs: &TlsConfigs, address: std::net::SocketAddr) -> io::Result<TlsStream<S>> {
         let ip = address.ip().to_string().replace(['.', ':'], "-");
         let name = ServerName::try_from(format!("a{ip}-{}.gridloom", address.port())).map_err(io::Error::other)?;
-        let connection = UnbufferedClientConnection::new(identity.client.clone(), name).map_err(io::Error::other)?;
+        let connection = UnbufferedClientConnection::new(configs.client.clone(), name).map_err(io::Error::other)?;
         Ok(TlsStream { stream, session: Some(Session::new(Connection::Dialler(connection))) })
     }
 
@@ -497,10 +569,35 @@ impl<S> TlsStream<S> {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn accept(stream: S, identity: &TlsIdentity) -> io::Result<TlsStream<S>> {
-        let connection = UnbufferedServerConnection::new(identity.server.clone()).map_err(io::Error::other)?;
-        let connection = Connection::Acceptor(connection, identity.certificate.clone());
-        Ok(TlsStream { stream, session: Some(Session::new(connection)) })
+    pub fn accept(stream: S, configs: &TlsConfigs) -> io::Result<TlsStream<S>> {
+        let connection = UnbufferedServerConnection::new(configs.server.clone()).map_err(io::Error::other)?;
+        Ok(TlsStream { stream, session: Some(Session::new(Connection::Acceptor(connection))) })
+    }
+
+    /// Declares that TLS ends after the handshake inside: see [`TlsStream::end_encryption`].
+    pub fn encrypts_only_handshake(mut self) -> TlsStream<S> {
+        if let Some(session) = &mut self.session {
+            session.ends_encryption = true;
+        }
+        self
+    }
+
+    /// Ends TLS on a stream that encrypts only the handshake; does nothing on others. Both ends call it after the same
+    /// frame, the last of the handshake inside.
+    ///
+    /// # Errors
+    /// If bytes of the handshake still wait for the socket.
+    pub fn end_encryption(&mut self) -> io::Result<()> {
+        let Some(session) = self.session.as_mut().filter(|session| session.ends_encryption) else { return Ok(()) };
+        if session.waiting.len() > 0 {
+            return Err(io::Error::other("the socket does not accept the end of the handshake"));
+        }
+        let received = std::mem::take(&mut session.received);
+        session.plain.put(received.get());
+        session.connection = Connection::Ended;
+        session.ends_encryption = false;
+        session.has_unread = session.plain.len() > 0;
+        Ok(())
     }
 
     pub fn get(&self) -> &S {
@@ -541,17 +638,12 @@ impl<S> TlsStream<S> {
         self.session.as_ref().is_some_and(|session| session.has_unread)
     }
 
-    /// Returns a hash of the acceptor's certificate, which both ends mix into their proofs; nothing without TLS, or
-    /// before its handshake has ended.
-    pub fn binding(&self) -> Vec<u8> {
-        let session = self.session.as_ref().filter(|session| session.is_ready);
-        match session.map(|session| &session.connection) {
-            None => Vec::new(),
-            Some(Connection::Acceptor(_, own)) => own.to_vec(),
-            Some(Connection::Dialler(connection)) => {
-                let certificate = connection.peer_certificates().and_then(|chain| chain.first());
-                certificate.map_or_else(Vec::new, |certificate| blake3::hash(certificate).as_bytes().to_vec())
-            }
+    /// Returns the peer's certificates once the handshake of TLS has ended.
+    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        match &self.session.as_ref()?.connection {
+            Connection::Dialler(connection) => connection.peer_certificates(),
+            Connection::Acceptor(connection) => connection.peer_certificates(),
+            Connection::Ended => None,
         }
     }
 }
@@ -634,6 +726,7 @@ impl<S: Read + Write> Write for TlsStream<S> {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.session {
             None => self.stream.flush(),
+            Some(session) if matches!(session.connection, Connection::Ended) => self.stream.flush(),
             Some(session) => session.write_waiting(&mut self.stream),
         }
     }

@@ -10,7 +10,8 @@ use std::thread;
 use gridloom_channel::{BufferPool, Buffers, BulkFrame, Channel, FrameLimits, Kind, ReadOutcome};
 use gridloom_conformance::channel::{CASES, CREDIT_BYTES, End};
 use gridloom_conformance::faults::{Faults, FaultyStream};
-use gridloom_net::identity::{Credentials, Secret};
+use gridloom_keys::{Authority, Role, UnixTime};
+use gridloom_net::identity::{Credentials, IssuedKeys};
 use gridloom_net::transport::tls::TlsStream;
 use rustix::event::{PollFd, PollFlags};
 
@@ -116,11 +117,21 @@ fn conforms<S: Read + Write + AsFd + Send>(connect: impl Fn() -> [S; 2], faults:
 /// Returns both ends of a TLS connection over a stream with faults, after its handshake and one message to the dialler, as
 /// between nodes: the dialler has also read what the acceptor sends for resuming the session.
 fn tls(faults: Faults) -> [TlsStream<FaultyStream<UnixStream>>; 2] {
-    let credentials = Credentials::new(Secret::from_bytes(b"of the tests")).unwrap();
+    tls_of(faults, |end| end)
+}
+
+/// The same, with other settings of both ends.
+fn tls_of(
+    faults: Faults,
+    set: impl Fn(TlsStream<UnixStream>) -> TlsStream<UnixStream>,
+) -> [TlsStream<FaultyStream<UnixStream>>; 2] {
+    let authority = Authority::new("tests", UnixTime::now()).unwrap();
+    let keys = IssuedKeys::by_authority(&authority, Role::Client, "test").unwrap().keys().unwrap();
+    let credentials = Credentials::new(keys).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let address = "127.0.0.1:1".parse().unwrap();
-    let mut dialler = TlsStream::dial(here, &credentials.tls, address).unwrap();
-    let mut acceptor = TlsStream::accept(there, &credentials.tls).unwrap();
+    let mut dialler = set(TlsStream::dial(here, &credentials.tls, address).unwrap());
+    let mut acceptor = set(TlsStream::accept(there, &credentials.tls).unwrap());
     [&mut dialler, &mut acceptor].into_iter().for_each(TlsStream::set_blocking);
     thread::scope(|scope| {
         scope.spawn(|| acceptor.write_all(b"!").unwrap());
@@ -138,6 +149,36 @@ fn channels_with_tls_conform() {
     conforms(|| tls(Faults::NONE), Faults::NONE);
     conforms(|| tls(Faults { cut_bytes: 4999, block_every: 7, ..Faults::NONE }), Faults::NONE);
     conforms(|| tls(Faults { cut_bytes: 16_411, block_every: 3, ..Faults::NONE }), Faults::NONE);
+}
+
+#[test]
+fn channels_conform_when_tls_has_ended() {
+    let ended = |faults| {
+        let mut ends = tls_of(faults, TlsStream::encrypts_only_handshake);
+        ends.iter_mut().for_each(|end| end.end_encryption().unwrap());
+        ends
+    };
+    conforms(|| ended(Faults::NONE), Faults::NONE);
+    conforms(|| ended(Faults { cut_bytes: 4999, block_every: 7, ..Faults::NONE }), Faults::NONE);
+}
+
+#[test]
+fn bytes_that_came_with_the_last_record_are_read_after_the_end_of_tls() {
+    let [mut here, mut there] = tls_of(Faults::NONE, TlsStream::encrypts_only_handshake);
+    here.write_all(b"the last record").unwrap();
+    here.end_encryption().unwrap();
+    here.write_all(b"plain").unwrap();
+    let mut read = [0; 100];
+    assert_eq!(there.read(&mut read).unwrap(), 15);
+    assert!(there.has_unread());
+    there.end_encryption().unwrap();
+    assert_eq!(there.read(&mut read[..2]).unwrap(), 2);
+    assert!(there.has_unread());
+    here.write_all(b" text").unwrap();
+    assert_eq!(there.read(&mut read[2..]).unwrap(), 8);
+    assert_eq!(&read[..10], b"plain text");
+    assert!(!there.has_unread());
+    assert_eq!(there.read(&mut read).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The conformance suite of processes on real sockets: each process is a thread, each host a loopback address.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 
 use gridloom_conformance::process::{CASES, Case, ProcessBody};
-use gridloom_net::identity::Secret;
+use gridloom_keys::{Authority, Role, UnixTime};
+use gridloom_net::identity::{IssuedKeys, Keys};
 use gridloom_net::process::{Addresses, NetProcess, ProcessConfig};
 use gridloom_process::{Incoming, ProcessMessage, ProcessSpec, ProcessWorld};
 
@@ -15,6 +18,15 @@ enum By {
     Pointer,
 }
 
+/// Returns keys of a client of that grid.
+fn keys_of(grid: &str) -> Keys {
+    static AUTHORITIES: LazyLock<Mutex<BTreeMap<String, Authority>>> = LazyLock::new(Mutex::default);
+    let mut authorities = AUTHORITIES.lock().unwrap();
+    let new = || Authority::new(grid, UnixTime::now()).unwrap();
+    let authority = authorities.entry(grid.into()).or_insert_with(new);
+    IssuedKeys::by_authority(authority, Role::Client, "test").unwrap().keys().unwrap()
+}
+
 fn run((name, case): &Case, number: u8, by: By) {
     println!("{name}, by {by:?}");
     // Addresses that other runs of these tests do not use at the same time.
@@ -22,7 +34,7 @@ fn run((name, case): &Case, number: u8, by: By) {
     let address = |host: u8| IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 63), low, 1 + 2 * number + host));
     let addresses = Addresses::from([("a".into(), address(0)), ("b".into(), address(1))]);
     case(&mut |processes| {
-        let secret = Secret::from_bytes(b"suite");
+        let keys = keys_of("suite");
         let config = |(host, function): (&str, &str)| {
             let spec = ProcessSpec { function: function.into(), host: host.into(), arguments: Vec::new() };
             let (addresses, by_tcp) = (addresses.clone(), by == By::Tcp);
@@ -32,9 +44,9 @@ fn run((name, case): &Case, number: u8, by: By) {
             processes.into_iter().map(|(host, name, body)| ((host, name), body)).unzip();
         let configs = names.into_iter().map(config);
         let worlds = match by {
-            By::Pointer => NetProcess::new_siblings(configs.collect(), &secret).unwrap(),
+            By::Pointer => NetProcess::new_siblings(configs.collect(), &keys).unwrap(),
             By::Tcp | By::SharedMemory => {
-                configs.map(|config| NetProcess::new(config, secret.clone()).unwrap()).collect()
+                configs.map(|config| NetProcess::new(config, keys.clone()).unwrap()).collect()
             }
         };
         let run = |(mut world, body): (NetProcess, ProcessBody)| thread::spawn(move || body(&mut world));
@@ -54,21 +66,21 @@ fn real_processes_conform() {
     }
 }
 
-fn process(function: &str, secret: &[u8]) -> NetProcess {
+fn process(function: &str, grid: &str) -> NetProcess {
     let spec = ProcessSpec { function: function.into(), host: "a".into(), arguments: Vec::new() };
-    NetProcess::new(ProcessConfig { spec, ..ProcessConfig::default() }, Secret::from_bytes(secret)).unwrap()
+    NetProcess::new(ProcessConfig { spec, ..ProcessConfig::default() }, keys_of(grid)).unwrap()
 }
 
 #[test]
 fn a_stranger_delays_nobody_and_gets_nowhere() {
-    let mut server = process("server", b"suite");
+    let mut server = process("server", "suite");
     let port = server.listen(0).unwrap();
-    let mut wrong = process("wrong", b"another");
+    let mut wrong = process("wrong", "another");
     let error = wrong.connect("127.0.0.1", port).unwrap_err().to_string();
-    assert!(error.contains("grid secret does not match"), "{error}");
+    assert!(error.contains("is for another role or another grid"), "{error}");
     let mut noise = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut noise, b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut client = process("client", b"suite");
+    let mut client = process("client", "suite");
     let peer = client.connect("127.0.0.1", port).unwrap();
     client.send(peer, ProcessMessage { kind: "x".into(), payload: vec![1] }).unwrap();
     assert!(matches!(server.receive(None), Ok(Some(Incoming::Message { .. }))));
@@ -76,12 +88,12 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
 
 #[test]
 fn strangers_who_say_nothing_delay_nobody() {
-    let mut server = process("server", b"suite");
+    let mut server = process("server", "suite");
     let port = server.listen(0).unwrap();
     let connect = |_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     // More connections than there are handshake slots.
     let _silent: Vec<std::net::TcpStream> = (0..100).map(connect).collect();
-    let mut client = process("client", b"suite");
+    let mut client = process("client", "suite");
     let began = std::time::Instant::now();
     let peer = client.connect("127.0.0.1", port).unwrap();
     // If they were handled one at a time, the first would take five seconds.
@@ -99,10 +111,8 @@ fn a_thread_that_has_ended_is_dialled_no_more() {
         ProcessConfig { spec, addresses: Addresses::from([("a".into(), own)]), ..ProcessConfig::default() }
     };
     let both = vec![config("ends"), config("dials")];
-    let [mut ends, mut dials] = NetProcess::new_siblings(both, &Secret::from_bytes(b"suite"))
-        .unwrap()
-        .try_into()
-        .unwrap_or_else(|_| panic!("two of them"));
+    let [mut ends, mut dials] =
+        NetProcess::new_siblings(both, &keys_of("suite")).unwrap().try_into().unwrap_or_else(|_| panic!("two of them"));
     let port = ends.listen(0).unwrap();
     // This connection is open but has not been accepted yet.
     let peer = dials.connect("a", port).unwrap();

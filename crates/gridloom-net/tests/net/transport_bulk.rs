@@ -24,7 +24,7 @@ const LARGE: u64 = 3 << 20;
 
 fn pair(shared_memory: bool) -> (TestNode, TestNode) {
     let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
-    let client = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(secret()) });
+    let client = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(keys()) });
     client.dial(&server);
     (server, client)
 }
@@ -129,7 +129,7 @@ fn a_datum_that_the_sender_does_not_have_is_broken() {
 #[test]
 fn a_datum_without_room_is_broken_and_the_next_one_comes() {
     let server = start(Role::Server, NetConfig { shared_memory: false, datum_bytes_max: LARGE, ..listening() });
-    let client = start(Role::Client, NetConfig { shared_memory: false, ..NetConfig::new(secret()) });
+    let client = start(Role::Client, NetConfig { shared_memory: false, ..NetConfig::new(keys()) });
     client.dial(&server);
     let (large, fits) = (client.put(1, LARGE + 1), client.put(2, LARGE));
     client.perform([large, fits].map(|datum| Effect::SendDatum { to: server.id(), datum }));

@@ -11,8 +11,9 @@ use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId, dial};
 use gridloom_core::graph::{Task, TaskKind};
 use gridloom_core::node::message::{DirectoryToAgent, LinkMessage, MapToClient, Message};
 use gridloom_core::node::{Effect, Event, Input, Role, Timer};
+use gridloom_keys::{Authority, Role as CertifiedRole, UnixTime};
 use gridloom_net::driver::NetConfig;
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::Keys;
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, run_blocking};
 
@@ -150,7 +151,7 @@ fn a_dial_that_reaches_who_is_connected_already_fails() {
 fn of_dials_to_one_node_by_several_addresses_each_ends() {
     for _ in 0..20 {
         // A node that cannot be dialled itself, like a client.
-        let (a, b) = (start(Role::Client, NetConfig::new(secret())), server());
+        let (a, b) = (start(Role::Client, NetConfig::new(keys())), server());
         let address = b.node.address().to_string();
         let named = |host: &str| address.replace("127.0.0.1", host);
         let addresses = BTreeSet::from([address.clone(), named("localhost"), named("LOCALHOST")]);
@@ -172,17 +173,34 @@ fn of_dials_to_one_node_by_several_addresses_each_ends() {
     }
 }
 
-#[test]
-fn another_secret_is_refused_in_words() {
-    let agent = start(Role::Agent, NetConfig { secret: Secret::from_bytes(b"right"), ..listening() });
-    let stranger = start(Role::Client, NetConfig::new(Secret::from_bytes(b"wrong")));
-    stranger.perform([Effect::Dial { address: agent.node.address().to_string() }]);
-    let why = stranger.expect("DialFailed", |i| match i {
+/// Returns why a dial to this node fails.
+fn why_refused(dialler: &TestNode, to: &TestNode) -> String {
+    dialler.perform([Effect::Dial { address: to.node.address().to_string() }]);
+    dialler.expect("DialFailed", |i| match i {
         Input::DialFailed { why, .. } => Some(why.clone()),
         _ => None,
-    });
-    assert!(why.starts_with("the agent there refused: grid secret does not match: this side"), "{why}");
-    assert!(dial::is_permanent(&why));
+    })
+}
+
+#[test]
+fn another_authority_and_missing_keys_are_refused_in_words() {
+    let other = Authority::new("tests", UnixTime::now()).unwrap();
+    for shared_memory in [true, false] {
+        let agent = start(Role::Agent, NetConfig { shared_memory, ..listening() });
+        let of_other = NetConfig { shared_memory, ..NetConfig::new(keys_of(&other, CertifiedRole::Client)) };
+        let stranger = start_as_is(Role::Client, of_other);
+        let why = why_refused(&stranger, &agent);
+        assert!(why.contains("is from another authority"), "{why}");
+        assert!(dial::is_permanent(&why), "{why}");
+        let without = NetConfig { shared_memory, ..NetConfig::new(Keys::missing("there are no keys in /here")) };
+        let why = why_refused(&start_as_is(Role::Client, without), &agent);
+        assert_eq!(why, "refused: there are no keys in /here");
+        assert!(dial::is_permanent(&why), "{why}");
+        agent.still_serves();
+    }
+    let listens = NetConfig { keys: Keys::missing("there are no keys"), ..listening() };
+    let error = gridloom_net::driver::NetNode::start_with(listens, |_, _| unreachable!()).err().unwrap();
+    assert_eq!(error.to_string(), "a node cannot listen without keys: there are no keys");
 }
 
 #[test]
@@ -321,7 +339,7 @@ fn a_deadline_and_the_end_of_the_node_end_a_wait() {
 
 #[test]
 fn listening_on_all_addresses_needs_one_that_others_can_dial() {
-    let config = || NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::new(secret()) };
+    let config = || NetConfig { listen: Some("0.0.0.0:0".parse().unwrap()), ..NetConfig::new(keys()) };
     let make = |config| gridloom_net::driver::NetNode::start_with(config, |_, _| unreachable!());
     let error = make(config()).err().unwrap().to_string();
     assert!(error.contains("--advertise"), "{error}");
@@ -347,7 +365,7 @@ fn a_client_sends_its_own_data_alone() {
     for (shared_memory, size_bytes) in [(true, 100), (false, 3 << 20), (true, 3 << 20)] {
         let victim = client();
         let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
-        let insider = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(secret()) });
+        let insider = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(keys()) });
         insider.dial(&server);
         let (own, other) = (insider.put(1, size_bytes), DatumId { client: victim.id(), serial: 1 });
         let bytes = Payload::copied(&pattern(2, size_bytes));
@@ -360,30 +378,29 @@ fn a_client_sends_its_own_data_alone() {
 }
 
 #[test]
-fn a_ticket_admits_a_client_and_nothing_else() {
-    let ticket = || Secret::from_ticket(&secret().new_ticket().unwrap()).unwrap();
+fn a_certificate_allows_its_role_and_to_be_a_client() {
     for shared_memory in [true, false] {
+        let of = |role| NetConfig { shared_memory, ..NetConfig::new(keys_of(authority(), role)) };
         let server = start(Role::Server, NetConfig { shared_memory, ..listening() });
-        let function = start(Role::Client, NetConfig { shared_memory, ..NetConfig::new(ticket()) });
-        function.dial(&server);
-        // Large data in both directions: over TCP, and over the local sockets of both.
-        let (there, back) = (function.put(1, 3 << 20), server.put(2, 3 << 20));
-        function.perform([Effect::SendDatum { to: server.id(), datum: there }]);
-        assert!(server.expect_datum(there).bytes() == pattern(1, 3 << 20));
-        server.perform([Effect::SendDatum { to: function.id(), datum: back }]);
-        assert!(function.expect_datum(back).bytes() == pattern(2, 3 << 20));
-
-        let intruder = start(Role::Server, NetConfig { shared_memory, ..NetConfig::new(ticket()) });
-        intruder.perform([Effect::Dial { address: server.node.address().into() }]);
-        let why = intruder.expect("DialFailed", |i| match i {
-            Input::DialFailed { why, .. } => Some(why.clone()),
-            _ => None,
-        });
-        assert!(why.contains("a ticket for functions admits only clients"), "{why}");
+        for (number, role) in (1..).zip(CertifiedRole::ALL) {
+            let client = start_as_is(Role::Client, of(role));
+            client.dial(&server);
+            // Large data in both directions: over TCP, and over the local sockets of both.
+            let (there, back) = (client.put(1, 3 << 20), server.put(number, 3 << 20));
+            client.perform([Effect::SendDatum { to: server.id(), datum: there }]);
+            assert!(server.expect_datum(there).bytes() == pattern(1, 3 << 20));
+            server.perform([Effect::SendDatum { to: client.id(), datum: back }]);
+            assert!(client.expect_datum(back).bytes() == pattern(number, 3 << 20));
+        }
+        for role in [CertifiedRole::Client, CertifiedRole::Administrator, CertifiedRole::Agent] {
+            let why = why_refused(&start_as_is(Role::Server, of(role)), &server);
+            assert!(why.contains("does not allow it to be a server"), "{why}");
+        }
+        let listens = NetConfig { keys: keys_of(authority(), CertifiedRole::Client), ..listening() };
+        let false_server = start_as_is(Role::Server, listens);
+        let why = why_refused(&client(), &false_server);
+        assert!(why.contains("does not allow it to be a server"), "{why}");
     }
-    let listens =
-        gridloom_net::driver::NetNode::start_with(NetConfig { secret: ticket(), ..listening() }, |_, _| unreachable!());
-    assert!(listens.err().unwrap().to_string().contains("admits clients but no node that listens"));
 }
 
 #[test]
@@ -397,12 +414,7 @@ fn a_malicious_client_cannot_take_the_identifier_of_another_node_nor_the_role_of
     let error = done.unwrap_err().to_string();
     assert!(error.contains("somebody is using the identifier of another node"), "{error}");
 
-    let intruder = start(Role::Agent, NetConfig::new(secret()));
-    intruder.perform([Effect::Dial { address: server.node.address().into() }]);
-    let why = intruder.expect("DialFailed", |i| match i {
-        Input::DialFailed { why, .. } => Some(why.clone()),
-        _ => None,
-    });
+    let why = why_refused(&start(Role::Agent, NetConfig::new(keys())), &server);
     assert!(why.contains("agents never dial other nodes"), "{why}");
     server.still_serves();
 }

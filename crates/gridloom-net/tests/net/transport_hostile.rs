@@ -12,7 +12,7 @@ use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::handshake::{Handshake, Purpose, framed};
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, framed};
 use gridloom_net::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// Waits until the node closes the connection. Returns the bytes that it sent before.
@@ -53,9 +53,9 @@ fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
     let data = raw_frame(0, 2, &[0; 20]);
     let replayed = raw_frame(1, 3, &[1]);
     let empty = raw_frame(0, 3, &[]);
-    let proof_first = raw_frame(0, 3, &[&[2u8][..], &[0; 32]].concat());
+    let verdict_first = raw_frame(0, 3, &[3, 0]);
     let hello_garbage = raw_frame(0, 3, b"\x01GRLM\x01\x00\x01\x00garbage");
-    for bytes in [too_long, message, data, replayed, empty, proof_first, hello_garbage] {
+    for bytes in [too_long, message, data, replayed, empty, verdict_first, hello_garbage] {
         let mut stream = connect(&server);
         stream.write_all(&bytes).unwrap();
         expect_closed(&mut stream);
@@ -75,15 +75,14 @@ fn another_version_is_refused_in_words() {
 }
 
 #[test]
-fn a_wrong_proof_is_refused() {
+fn a_node_that_claims_another_identity_is_refused() {
     let server = server();
     let mut stream = connect(&server);
-    let hello = gridloom_net::transport::handshake::Handshake::dial(raw_credentials(), hello(Purpose::Control, 0));
-    let mut encoder = Encoder::default();
-    stream.write_all(&framed(&mut encoder, &hello.unwrap().1)).unwrap();
-    stream.write_all(&framed(&mut encoder, &[&[2u8][..], &[7; 96]].concat())).unwrap();
+    let own = Hello { node: NodeId(7), ..hello(Purpose::Control, 0) };
+    let (_, first) = Handshake::dial(raw_credentials(), own).unwrap();
+    stream.write_all(&framed(&mut Encoder::default(), &first)).unwrap();
     let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains("grid secret does not match"), "{said}");
+    assert!(said.contains("somebody is using the identifier of another node"), "{said}");
     server.still_serves();
 }
 
@@ -189,14 +188,14 @@ fn flood(server: &TestNode) -> Vec<std::net::TcpStream> {
 fn a_newcomer_gets_in_through_a_flood_and_who_is_in_is_served() {
     let over_tcp = |config| NetConfig { shared_memory: false, ..config };
     let server = start(Role::Server, over_tcp(listening()));
-    let inside = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    let inside = start(Role::Client, over_tcp(NetConfig::new(keys())));
     inside.dial(&server);
     let half = flood(&server);
     // A bulk connection of a known peer.
     let datum = inside.put(1, 3 << 20);
     inside.perform([Effect::SendDatum { to: server.id(), datum }]);
     assert!(server.expect_datum(datum).bytes() == pattern(1, 3 << 20));
-    let newcomer = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    let newcomer = start(Role::Client, over_tcp(NetConfig::new(keys())));
     newcomer.dial(&server);
     inside.perform([Effect::Send { to: server.id(), message: LinkMessage::Ping { token: 5 }.into() }]);
     inside.expect("Pong", |i| matches!(i, Input::Received { .. }).then_some(()));

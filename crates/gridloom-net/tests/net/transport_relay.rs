@@ -66,7 +66,7 @@ fn over_tcp(config: NetConfig) -> NetConfig {
 /// Returns a server, a client that has dialled it through the relay, and the relay.
 fn through_relay() -> (TestNode, TestNode, Relay) {
     let server = start(Role::Server, over_tcp(listening()));
-    let client = start(Role::Client, over_tcp(NetConfig::new(secret())));
+    let client = start(Role::Client, over_tcp(NetConfig::new(keys())));
     let relay = Relay::to(&server);
     client.perform([Effect::Dial { address: relay.address.clone() }]);
     client.expect("PeerUp", |i| matches!(i, Input::PeerUp { .. }).then_some(()));

@@ -19,7 +19,7 @@ fn at(site: &str, filters: &[&str], config: NetConfig) -> NetConfig {
 
 fn two(filters: &[&str]) -> (TestNode, TestNode) {
     let server = start(Role::Server, at("2", filters, listening()));
-    let client = start(Role::Client, at("1", filters, NetConfig::new(secret())));
+    let client = start(Role::Client, at("1", filters, NetConfig::new(keys())));
     client.dial(&server);
     (client, server)
 }
@@ -52,7 +52,7 @@ fn nodes_of_one_site_are_not_delayed() {
     // The longest possible delay: if it applied, the dials alone would not finish in time.
     let filters = ["rate=100kB/s", "delay=2s"];
     let server = start(Role::Server, at("1", &filters, listening()));
-    let client = start(Role::Client, at("1", &filters, NetConfig::new(secret())));
+    let client = start(Role::Client, at("1", &filters, NetConfig::new(keys())));
     client.dial(&server);
     let begun = Instant::now();
     let datum = client.put(1, 4 << 20);

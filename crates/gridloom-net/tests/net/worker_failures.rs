@@ -364,7 +364,7 @@ fn a_worker_of_another_version_than_its_server_names_both() {
     let worker = env!("CARGO_BIN_EXE_gridloom-worker").into();
     let mut config = config(1, 4, definitions(), vec![library()], worker);
     // Sent like this by a server of an earlier version.
-    config.env = vec![(SERVER_PROTOCOL_VARIABLE.into(), (VERSIONS.1 - 1).to_string())];
+    config.env = vec![(SERVER_PROTOCOL_VARIABLE.into(), (VERSIONS.1 - 1).to_string().into())];
     let error = Bench::of(config).call("null_call", vec![], vec![]).unwrap_err();
     let says =
         [format!("protocol version {}, and its worker {}", VERSIONS.1 - 1, VERSIONS.1), "restart the server".into()];

@@ -11,8 +11,9 @@ use std::time::Duration;
 use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
+use gridloom_keys::{Authority, Role as CertifiedRole, UnixTime};
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::{Credentials, NodeKey, Secret};
+use gridloom_net::identity::{Credentials, IssuedKeys, Keys};
 use gridloom_net::payload::Payload;
 use gridloom_net::transport::handshake::{Handshake, Hello, Pass, Purpose, Verdict, run_blocking};
 use gridloom_net::transport::stripes::Stripe;
@@ -57,28 +58,48 @@ pub struct TestNode {
     main: Option<JoinHandle<String>>,
 }
 
-/// Returns the secret of the tests' grids.
-pub fn secret() -> Secret {
-    Secret::from_bytes(b"of the tests")
+/// The authority of the tests' grid.
+pub fn authority() -> &'static Authority {
+    static AUTHORITY: LazyLock<Authority> = LazyLock::new(|| Authority::new("tests", UnixTime::now()).unwrap());
+    &AUTHORITY
+}
+
+/// Returns keys of a client of the tests' grid.
+pub fn keys() -> Keys {
+    keys_of(authority(), CertifiedRole::Client)
+}
+
+pub fn keys_of(authority: &Authority, role: CertifiedRole) -> Keys {
+    IssuedKeys::by_authority(authority, role, "test").unwrap().keys().unwrap()
 }
 
 /// Returns the credentials of raw connections.
 pub fn raw_credentials() -> Credentials {
-    static RAW: LazyLock<Credentials> =
-        LazyLock::new(|| Credentials::with_key(secret(), NodeKey::from_seed([1; 32]).unwrap()).unwrap());
+    static RAW: LazyLock<Credentials> = LazyLock::new(|| Credentials::new(keys()).unwrap());
     RAW.clone()
 }
 
 /// Returns the node id of raw connections.
 pub fn raw_id() -> NodeId {
-    raw_credentials().key.id()
+    raw_credentials().id()
 }
 
 pub fn listening() -> NetConfig {
-    NetConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..NetConfig::new(secret()) }
+    NetConfig { listen: Some("127.0.0.1:0".parse().unwrap()), ..NetConfig::new(keys()) }
 }
 
+/// Starts a node with a certificate for its role.
 pub fn start(role: Role, config: NetConfig) -> TestNode {
+    let certified = match role {
+        Role::Agent => CertifiedRole::Agent,
+        Role::Server => CertifiedRole::Server,
+        Role::Client => CertifiedRole::Client,
+    };
+    start_as_is(role, NetConfig { keys: keys_of(authority(), certified), ..config })
+}
+
+/// Starts a node with the keys in `config`.
+pub fn start_as_is(role: Role, config: NetConfig) -> TestNode {
     let (sender, inputs) = mpsc::channel();
     let todo = Arc::new(Mutex::new(Vec::new()));
     let machine = Scripted { inputs: sender, todo: todo.clone() };
@@ -95,7 +116,7 @@ pub fn server() -> TestNode {
 }
 
 pub fn client() -> TestNode {
-    start(Role::Client, NetConfig::new(secret()))
+    start(Role::Client, NetConfig::new(keys()))
 }
 
 impl TestNode {
@@ -201,9 +222,8 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
         stream,
         stripe: Stripe::ONE,
         nonce: [0; 32],
-        key: [0; 32],
+        number: [0; 16],
         pass: None,
-        ticket: None,
     }
 }
 
@@ -240,7 +260,7 @@ pub fn bulk_hello(purpose: Purpose, stream: u64) -> Hello {
 /// Returns the number of the next frame of a raw control connection to this node. The one of the two with the larger
 /// identifier has sent the verdict.
 pub fn next_number(node: &TestNode) -> u32 {
-    if raw_id() > node.id() { 3 } else { 2 }
+    if raw_id() > node.id() { 2 } else { 1 }
 }
 
 /// Returns a raw connection after the handshake; its next frame has the number [`next_number`].

@@ -9,7 +9,7 @@ use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Command, Event, Node, Role};
 use gridloom_net::descriptors::describe;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::Keys;
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
@@ -23,20 +23,19 @@ use crate::{Error, Value};
 pub(crate) struct NetBackend(Arc<NetNode>);
 
 impl NetBackend {
-    /// Connects a client to the agent at that address, with the secret from the environment or of the user.
+    /// Connects a client to the agent at that address, with the keys of the user or of the function that runs here.
     pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
-        let secret = Secret::find_for(address).map_err(|error| Error::Connect(error.to_string()))?;
-        NetBackend::connect_with(address, &secret, None)
+        NetBackend::connect_with(address, &keys_for(&[address])?, None)
     }
 
     /// Connects a client in that site, or else in the one that the environment names.
-    pub(crate) fn connect_with(address: &str, secret: &Secret, site: Option<Site>) -> Result<NetBackend, Error> {
+    pub(crate) fn connect_with(address: &str, keys: &Keys, site: Option<Site>) -> Result<NetBackend, Error> {
         check_address(address).map_err(Error::Connect)?;
         let agent = address.to_string();
         let is_in_call = nested::depth() > 0;
         let client = |id| ClientConfig { id, name: client_name(), agent, is_in_call };
         let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
-        let node = NetNode::start(make, config(secret.clone(), site)?);
+        let node = NetNode::start(make, config(keys.clone(), site)?);
         node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
     }
 
@@ -45,11 +44,12 @@ impl NetBackend {
         for address in servers {
             check_address_of("a server", address).map_err(Error::Connect)?;
         }
+        let keys = keys_for(&servers.iter().map(String::as_str).collect::<Vec<_>>())?;
         let make = |id, _: &str| {
             let config = ClientWithAgentConfig { id, name: client_name(), servers: servers.to_vec() };
             (Role::Client, client_name(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
         };
-        let node = NetNode::start_with(config(secret()?, None)?, make);
+        let node = NetNode::start_with(config(keys, None)?, make);
         node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
     }
 }
@@ -127,13 +127,14 @@ impl Backend for NetBackend {
     }
 }
 
-fn secret() -> Result<Secret, Error> {
-    Secret::find().map_err(|error| Error::Connect(error.to_string()))
+/// Returns the keys for the grid of these nodes.
+fn keys_for(addresses: &[&str]) -> Result<Keys, Error> {
+    Keys::find(addresses).map_err(|error| Error::Connect(error.to_string()))
 }
 
-fn config(secret: Secret, site: Option<Site>) -> Result<NetConfig, Error> {
+fn config(keys: Keys, site: Option<Site>) -> Result<NetConfig, Error> {
     let site = site.map_or_else(Site::of_environment, |site| Ok(Some(site))).map_err(Error::Usage)?;
-    Ok(NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, site, ..NetConfig::new(secret) })
+    Ok(NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, site, ..NetConfig::new(keys) })
 }
 
 fn client_name() -> String {
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn a_poll_reports_that_the_session_is_closed() {
         // No agent is there, which the backend notices only after a while.
-        let backend = NetBackend::connect_with("127.0.0.1:1", &Secret::from_bytes(b"test"), None).unwrap();
+        let backend = NetBackend::connect_with("127.0.0.1:1", &Keys::missing("a test"), None).unwrap();
         let look = || backend.wait_until(Some(Duration::ZERO), &mut |_| false).unwrap_err();
         assert!(matches!(look(), Error::TimedOut { .. }));
         backend.close();

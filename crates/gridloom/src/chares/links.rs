@@ -277,7 +277,7 @@ impl Links {
                 let why = format!("it has restarted with other elements, in epoch {epoch}");
                 return Err(ChareError::Lost { element, why }.into());
             }
-            // Either another program with the same secret dialled the wrong port, or that element will learn of another loss.
+            // Either another program of the same grid dialled the wrong port, or that element will learn of another loss.
             _ => world.close(peer),
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use gridloom_net::descriptors::{describe, have_run_out};
+use gridloom_net::identity::IssuedKeys;
 use gridloom_net::threads;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -50,8 +51,7 @@ struct Output {
     last: String,
 }
 
-/// Starts a process of the grid.
-pub(super) fn spawn(command: &mut Command) -> Result<Child, Error> {
+fn spawn(command: &mut Command) -> Result<Child, Error> {
     let program = command.get_program().to_os_string();
     command.spawn().map_err(|error| {
         let (program, why) = (program.to_string_lossy(), describe(&error));
@@ -102,7 +102,21 @@ pub(super) fn check_all(processes: &mut [&mut LocalProcess]) -> Result<(), Error
 }
 
 impl LocalProcess {
-    pub(super) fn new(mut child: Child, name: &str, is_silent: bool) -> Result<LocalProcess, Error> {
+    /// Starts a process of the grid, and passes it its keys.
+    pub(super) fn start(
+        mut command: Command,
+        name: &str,
+        keys: &IssuedKeys,
+        is_silent: bool,
+    ) -> Result<LocalProcess, Error> {
+        let mut child = spawn(&mut command)?;
+        let stdin = child.stdin.as_mut().expect("its input is piped");
+        // A process that has ended reports why on its standard error.
+        let _ = stdin.write_all(format!("{}\n", keys.to_line()).as_bytes());
+        LocalProcess::new(child, name, is_silent)
+    }
+
+    fn new(mut child: Child, name: &str, is_silent: bool) -> Result<LocalProcess, Error> {
         let error = child.stderr.take().expect("its errors are piped");
         let output = Arc::new(Mutex::new(Output::default()));
         let (kept, (end, ended)) = (output.clone(), channel());

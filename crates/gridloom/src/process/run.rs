@@ -9,7 +9,7 @@ use std::time::Duration;
 use gridloom_base::Time;
 use gridloom_base::time::SECOND_NS;
 use gridloom_net::descriptors::describe;
-use gridloom_net::identity::Secret;
+use gridloom_net::identity::Keys;
 use gridloom_net::jobs::measure_speed;
 use gridloom_net::process::{NetProcess, ProcessConfig, end_with_parent};
 use gridloom_process::{Level, ProcessError, ProcessSpec};
@@ -100,10 +100,10 @@ fn run_real(mains: &ProcessFunctions, config: ProcessConfig, fits: ArgumentCheck
         std::fs::write(&file, "").map_err(cannot)?;
     }
     end_with_parent().map_err(|error| Error::Connect(error.to_string()))?;
-    let secret = Secret::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
+    let keys = Keys::find_or_make().map_err(|error| Error::Connect(error.to_string()))?;
     let processors = processors_to_use(specs.len())?;
     let configs = specs.into_iter().map(|spec| ProcessConfig { spec, threads: Vec::new(), ..config.clone() });
-    let worlds = NetProcess::new_siblings(configs.collect(), &secret);
+    let worlds = NetProcess::new_siblings(configs.collect(), &keys);
     let worlds = worlds.map_err(|error| Error::Connect(describe(&error)))?;
     let run = |(mut world, (main, processor)): (NetProcess, (Main, Option<usize>))| {
         if let Some(processor) = processor {

@@ -43,7 +43,7 @@ pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
         return Ok(session);
     }
     let processes = LocalProcesses::start(&config)?;
-    let backend = NetBackend::connect_with(&processes.address, &processes.secret, config.site(1))?;
+    let backend = NetBackend::connect_with(&processes.address, &processes.keys, config.site(1))?;
     let session = open(backend, Some(processes))?;
     let awaited = || "the agent does not know all servers yet".to_string();
     await_own(&session, awaited, |state| has_servers(state, config.servers))?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use gridloom::{
     BUILTIN_LINALG, GRID_ROLES, Roles, TestbedGridConfig, default_python, program_path, read_text, why_no_linalg,
 };
-use gridloom_net::identity;
+use gridloom_keys::{GRID_VARIABLE, Identity, KEYS_VARIABLE, KeysFolder, Role, UnixTime, default_name};
 use gridloom_platform::deployment::{self, Process};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::folder;
@@ -28,6 +28,8 @@ use crate::commands::offering::OfferingOptions;
 use crate::commands::up::{PYTHON_PATH, code_folder, python_path};
 use crate::commands::{absolute, count, print_line};
 
+/// Name of the grid in its certificates.
+const GRID: &str = "testbed";
 /// Port of the agent inside a testbed.
 const AGENT_PORT: u16 = 7711;
 
@@ -189,6 +191,9 @@ impl Common {
         quiet: bool,
         signals: &Signals,
     ) -> Result<Testbed> {
+        if !spec.services.is_empty() {
+            make_keys(&mut spec, keeper.folder())?;
+        }
         let asked = SpeedOptions { speeds: self.speeds, overload: self.overload, name: &self.name(), quiet };
         speeds::apply(&asked, &mut spec, platform, |group| folder::record_group(keeper.folder(), group))?;
         Ok(Testbed::start(keeper, &spec, Some(signals))?)
@@ -280,11 +285,9 @@ impl Common {
             program: None,
         };
         let Some(roles) = &parts.grid else { return Ok(spec) };
-        let secret: [u8; 16] = identity::random().context("a secret for the grid")?;
-        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         let agent_host = roles.agent.0 as usize;
         let agent = format!("{}:{AGENT_PORT}", address(agent_host));
-        let environment = vec![("GRIDLOOM_SECRET".to_string(), secret), ("GRIDLOOM_AGENT".to_string(), agent.clone())];
+        let environment = vec![("GRIDLOOM_AGENT".to_string(), agent.clone())];
         let python = self.offering.python(program).unwrap_or_else(default_python);
         let own = environment.iter().map(|(name, value)| (name.clone(), OsString::from(value)));
         let mut servers_environment: Vec<(String, OsString)> = own.collect();
@@ -338,6 +341,22 @@ impl Common {
         spec.environment.push(attach.to_environment());
         Ok(spec)
     }
+}
+
+/// Makes a grid in the folder of the testbed, with which it is removed, for all its processes.
+fn make_keys(spec: &mut Spec, folder: &Path) -> Result<()> {
+    let folder = absolute(&folder.join("keys"))?;
+    let role = Role::Administrator;
+    KeysFolder::at(&folder).create(&Identity::new(GRID, role, &default_name(role))?, UnixTime::now())?;
+    let path = folder.to_str().context("the name of the testbed's folder is not UTF-8")?;
+    // The user may have chosen another grid.
+    for (name, value) in [(KEYS_VARIABLE, path), (GRID_VARIABLE, GRID)] {
+        for service in &mut spec.services {
+            service.environment.push((name.into(), value.into()));
+        }
+        spec.environment.push((name.into(), value.into()));
+    }
+    Ok(())
 }
 
 /// Returns the BLAS library that comes with the Python package, unless another one is set or the package does not exist.

@@ -11,7 +11,6 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use gridloom_net::identity::SECRET_VARIABLE;
 use gridloom_testbed::spec::read_platform;
 
 use super::fault::last_line;
@@ -212,9 +211,7 @@ fn state_of(job: &str) -> Result<SlurmAnswer> {
     Ok(SlurmAnswer::Nothing(last_line(&errors).to_string()))
 }
 
-/// Removes the grid's secret from the environment, because Slurm stores the environment of 'sbatch'.
 fn output_of(mut command: std::process::Command) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
-    command.env_remove(SECRET_VARIABLE).stdin(Stdio::null());
-    command.output().with_context(|| format!("cannot run Slurm's command '{name}'"))
+    command.stdin(Stdio::null()).output().with_context(|| format!("cannot run Slurm's command '{name}'"))
 }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! **Invariants:** only a process that was started here for the same grid is ended: its number, start time and the
-//! boot of the machine must match the record. The secret is passed from standard input to the environment of the
-//! parts; it is in no file and in no command line. In an allocation of Slurm the command keeps running until the parts
+//! boot of the machine must match the record. The keys of a part are passed from standard input to that of the
+//! part; they are in no file and in no command line. In an allocation of Slurm the command keeps running until the parts
 //! that it has started have ended.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use gridloom_net::identity::SECRET_VARIABLE;
+use gridloom_keys::{Bundle, GRID_VARIABLE, KEYS_VARIABLE, KeysFolder};
+use gridloom_net::identity::FUNCTION_KEYS_VARIABLE;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -33,16 +34,16 @@ use serde_json::Value;
 use super::code::{PYTHON_PATH, python_path};
 use super::copies::{self, ReceivedCopy};
 use super::folders::state_folder;
-use super::plan::{AGENT, CPUS};
+use super::plan::{AGENT, CPUS, SERVER_LABEL};
 use super::process::{Process, is_stopped, stop, wait_for};
 use super::python::{Environment, PythonError, PythonSpec};
 use super::request::{
-    Action, Answer, CODE, Launch, PartState, PythonCheck, Refusal, Reply, Request, StartRequest, State, StayOptions,
-    VERSION,
+    Action, Answer, CODE, Launch, Part, PartState, PythonCheck, Refusal, Reply, Request, StartRequest, State,
+    StayOptions, VERSION,
 };
 use super::slurm::CPUS_VARIABLE;
 use super::wait_for_end::wait_and_drain;
-use crate::commands::{hide_memory, print_json};
+use crate::commands::{OwnFolder, hide_memory, print_json};
 
 /// Free space that a log needs when a part starts.
 const LOG_BYTES_MIN: usize = 64 << 10;
@@ -110,8 +111,8 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<RunningParts>) -> Re
         let host = LocalHost::open(&request)?;
         if let Action::Start(StartRequest { stay: Some(stay), parts, .. }) = &request.action {
             let mut labels = Vec::new();
-            for part in parts {
-                labels.extend(host.running(&part.label)?.is_none().then(|| part.label.clone()));
+            for Part { launch, .. } in parts {
+                labels.extend(host.running(&launch.label)?.is_none().then(|| launch.label.clone()));
             }
             *staying = Some(RunningParts { host: host.clone(), labels, stay: stay.clone() });
         }
@@ -155,9 +156,9 @@ impl LocalHost {
                 if let Some(used) = used().into_iter().map(|used| used.program).collect::<Option<Vec<PathBuf>>>() {
                     copies::remove_old_programs(&used).context("old copies of Gridloom")?;
                 }
-                let labels: Vec<String> = start.parts.iter().map(|part| part.label.clone()).collect();
+                let labels: Vec<String> = start.parts.iter().map(|part| part.launch.label.clone()).collect();
                 // This may take a while: other commands may check these parts meanwhile.
-                let pythons = start.parts.iter().map(|launch| python_of(launch, &start)).collect();
+                let pythons = start.parts.iter().map(|part| python_of(&part.launch, &start)).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start, pythons))
             }
             Action::Receive { .. } | Action::Python(_) => unreachable!("the request names no part"),
@@ -187,7 +188,8 @@ impl LocalHost {
     /// Starts the parts one after the other, because the agent must run before a server. Stops at the first failure.
     fn start(&self, start: &StartRequest, pythons: Vec<Result<Option<FoundPython>>>) -> Result<Vec<PartState>> {
         let mut states = Vec::new();
-        for (launch, python) in start.parts.iter().zip(pythons) {
+        for (part, python) in start.parts.iter().zip(pythons) {
+            let launch = &part.launch;
             let state = match self.running(&launch.label)? {
                 Some(running) if running.drains => bail!("'{}' drains: start it again when it has ended", launch.label),
                 // The part runs although its Python lacks something; the reply reports what.
@@ -195,7 +197,7 @@ impl LocalHost {
                     let python = python.ok().flatten().map(|(_, found)| found);
                     self.answering(launch, start, PartState { python, ..self.look(&launch.label)? })?
                 }
-                None => self.start_one(launch, start, python?)?,
+                None => self.start_one(part, start, python?)?,
             };
             let is_failed = state.state == State::Failed;
             states.push(state);
@@ -206,7 +208,8 @@ impl LocalHost {
         Ok(states)
     }
 
-    fn start_one(&self, launch: &Launch, start: &StartRequest, python: Option<FoundPython>) -> Result<PartState> {
+    fn start_one(&self, part: &Part, start: &StartRequest, python: Option<FoundPython>) -> Result<PartState> {
+        let launch = &part.launch;
         python.iter().try_for_each(|(_, found)| found.check())?;
         let log = self.new_log(&launch.label)?;
         let out = File::create(self.file(&launch.label, "out")).context("a file for its output")?;
@@ -234,8 +237,8 @@ impl LocalHost {
         if let Some((file, _)) = &python {
             command.arg("--python").arg(file);
         }
-        command.arg("--json").env(SECRET_VARIABLE, &start.secret);
-        command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).stdout(out).stderr(log);
+        command.args(["--json", "--keys-on-stdin"]).env_remove(FUNCTION_KEYS_VARIABLE);
+        command.stdin(Stdio::piped()).stdout(out).stderr(log);
         let folder = working_folder(start.folder.as_deref())?;
         command.current_dir(&folder).env("PWD", &folder);
         // Signals to this command's process group must not reach the part.
@@ -252,6 +255,10 @@ impl LocalHost {
         if let Err(error) = written {
             stop(&mut child);
             return Err(error);
+        }
+        if let Some(mut stdin) = child.stdin.take() {
+            // A part that has ended reports why in its log.
+            let _ = stdin.write_all(format!("{}\n", part.keys).as_bytes());
         }
         let until = Instant::now() + Duration::from_secs_f64(start.wait_s);
         let why = loop {
@@ -280,15 +287,20 @@ impl LocalHost {
         let of_server = launch.arguments.windows(2).find(|pair| pair[0] == "--agent").map(|pair| pair[1].clone());
         let Some(agent) = of_server.clone().or_else(|| state.address.clone()) else { return Ok(state) };
         let program = std::env::current_exe().context("this program's own path")?;
+        let keys = OwnFolder::new("host")?;
+        KeysFolder::at(&keys.0).store(&Bundle::from_pem(start.client_keys.as_bytes())?)?;
         let until = Instant::now() + Duration::from_secs_f64(start.wait_s);
         loop {
             let mut command = Command::new(&program);
-            command.args(["servers", "--json", "--agent", &agent]).env(SECRET_VARIABLE, &start.secret);
-            let output = command.env_remove("GRIDLOOM_TICKET").stdin(Stdio::null()).output()?;
+            command.args(["servers", "--json", "--agent", &agent]).env(KEYS_VARIABLE, &keys.0);
+            command.env_remove(GRID_VARIABLE).env_remove(FUNCTION_KEYS_VARIABLE);
+            let output = command.stdin(Stdio::null()).output()?;
             let listed: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let mut names = listed["servers"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
             let why = match output.status.success() {
-                true if of_server.is_none() || names.any(|name| launch.label.strip_prefix("server-") == Some(name)) => {
+                true if of_server.is_none()
+                    || names.any(|name| launch.label.strip_prefix(SERVER_LABEL) == Some(name)) =>
+                {
                     return Ok(state);
                 }
                 true => format!("it is not registered with the agent at {agent}"),

@@ -43,16 +43,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use gridloom_net::identity::Secret;
+use gridloom_keys::{DAY, Grant, GridFolder, Identity, KeysFolder, Patterns, Role, UnixTime};
+use gridloom_net::identity::IssuedKeys;
 use serde_json::{Value, json};
 
 use super::{absolute, count, hide_memory, print_json, print_line};
 use code::{Code, hash_in};
 use copies::ReceivedCopy;
-use fault::HostFailure;
-use plan::{AGENT, ConnectOptions, HostPlan, plan_file};
+use fault::{Fault, HostFailure};
+use plan::{AGENT, ConnectOptions, HostPlan, SERVER_LABEL, plan_file};
 use python::{Environment, INSPECT_TIMEOUT, PythonSpec, default_interpreter, skews};
-use request::{Action, CODE, Launch, PartState, PythonCheck, StartRequest, State};
+use request::{Action, CODE, Launch, Part, PartState, PythonCheck, StartRequest, State};
 use source::{HostsToStart, Source};
 use state::{Grid, Host};
 
@@ -61,7 +62,7 @@ use state::{Grid, Host};
 /// FILE is a platform file. Properties of its hosts define how ssh reaches a host, and what runs there: see the page
 /// "From a file of hosts to a running grid". Each host needs 'gridloom' of this version on its path, or its file in
 /// the property 'gridloom', or 'send = true': then this program is copied there. The agent starts first, then all
-/// servers at the same time. The grid's secret is sent through ssh's standard input.
+/// servers at the same time. The keys of each part are made here, and are sent through ssh's standard input.
 ///
 /// With --slurm or --pbs the hosts are the nodes of a job: see the page "In a job of Slurm or PBS". Then the number of
 /// the job is part of the grid's name, unless the command requests the job itself, as the property 'sbatch' defines.
@@ -77,6 +78,9 @@ pub struct Options {
     /// Name of the grid [default: that of the file]
     #[arg(long)]
     name: Option<String>,
+    /// Grid whose authority issues the keys, if there are several
+    #[arg(long, value_name = "GRID", value_parser = super::keys::parse_grid)]
+    grid: Option<String>,
     #[command(flatten)]
     source: Source,
     /// Seconds that a host has to answer ssh
@@ -154,9 +158,11 @@ fn start(options: &Options, mut before: Grid, known: &[String]) -> Result<ExitCo
     let HostsToStart { hosts, removed_hosts: gone } = found;
     before.hosts.retain(|host| !gone.contains(&host.name));
     let codes = packed(&hosts)?;
+    let keys = options.keys()?;
     let mut up = GridStart {
         grid: recorded(before, &hosts),
-        secret: Secret::find_text_or_make()?,
+        client_keys: client_keys(&keys)?,
+        keys,
         codes,
         received: Mutex::default(),
         pythons: Mutex::default(),
@@ -207,6 +213,25 @@ impl Options {
     fn reach(&self) -> ConnectOptions {
         ConnectOptions { ssh: self.ssh.0.clone(), connect_s: self.connect_timeout }
     }
+
+    /// Returns the keys of the grid, whose authority is here. The first command of a user makes a grid.
+    fn keys(&self) -> Result<GridFolder> {
+        let folder = KeysFolder::find()?;
+        let keys = match &self.grid {
+            None => folder.existing_or_new(UnixTime::now())?,
+            Some(grid) => folder.existing(Some(grid))?,
+        };
+        // Without it, nothing could be started.
+        keys.authority()?;
+        Ok(keys)
+    }
+}
+
+/// Issues the keys of a client that calls nothing, by which hosts check whether their parts answer.
+fn client_keys(keys: &GridFolder) -> Result<String> {
+    let identity = Identity::new(keys.grid(), Role::Client, "gridloom up")?;
+    let grant = Grant { identity, functions: Patterns::default(), lifetime: DAY };
+    Ok(keys.issue(&grant, UnixTime::now())?.to_pem())
 }
 
 /// Packs the folders that are sent to these hosts.
@@ -256,7 +281,8 @@ fn forget(mut grid: Grid, known: &[String], hosts: &[HostPlan], may_run: impl Fn
 /// A grid that is being started.
 struct GridStart<'a> {
     grid: Grid,
-    secret: String,
+    keys: GridFolder,
+    client_keys: String,
     /// Folders of programs that are sent to hosts.
     codes: Vec<Code>,
     /// Hosts that have received a folder, and their copies.
@@ -400,10 +426,14 @@ impl GridStart<'_> {
 
     fn start(&self, host: &HostPlan, part: Option<Launch>) -> Result<Vec<PartState>, HostFailure> {
         let code = part.as_ref().and_then(|part| part.code.clone());
-        let parts = part.into_iter().collect();
+        let parts = part.into_iter().map(|part| self.with_keys(part)).collect::<Result<Vec<Part>>>();
+        let parts = parts.map_err(|error| {
+            let remedy = "'gridloom keys list' shows the grid's keys; --grid names another grid";
+            Fault::new(format!("no keys for it: {error:#}"), remedy).at(&host.name, "an issue of keys".into())
+        })?;
         let start = StartRequest {
-            secret: self.secret.clone(),
             parts,
+            client_keys: self.client_keys.clone(),
             folder: host.folder.clone(),
             wait_s: self.options.wait,
             stay: self.options.source.stay_options(host),
@@ -441,6 +471,15 @@ impl GridStart<'_> {
                 is_missing: false,
             }),
         }
+    }
+
+    fn with_keys(&self, launch: Launch) -> Result<Part> {
+        let (role, name) = match launch.label.strip_prefix(SERVER_LABEL) {
+            Some(name) => (Role::Server, name),
+            None => (Role::Agent, AGENT),
+        };
+        let keys = IssuedKeys::by_grid(&self.keys, role, name)?.to_line();
+        Ok(Part { launch, keys })
     }
 
     /// Reports the result of a host as soon as it is known.

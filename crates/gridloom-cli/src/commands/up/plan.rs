@@ -20,6 +20,8 @@ use crate::commands::serve::check_arguments;
 
 /// Label of the agent among the parts of a host.
 pub const AGENT: &str = "agent";
+/// Beginning of the label of a server, before its name.
+pub const SERVER_LABEL: &str = "server-";
 /// Default port of the agent.
 const AGENT_PORT: u16 = 7711;
 /// Placeholder in an argument of a launch for the number of processors that the job has on the node.
@@ -277,7 +279,7 @@ fn planned(
             words.extend(properties.get("memory").into_iter().flat_map(|size| ["--memory".into(), size.to_string()]));
             words.extend(server.is_stateless.then(|| "--plain".to_string()));
             common(&mut words, properties.get("listen").unwrap_or(&format!("{address}:0")));
-            Ok(Launch { label: format!("server-{server_name}"), arguments: words, code: None, python })
+            Ok(Launch { label: format!("{SERVER_LABEL}{server_name}"), arguments: words, code: None, python })
         });
         Ok(HostPlan {
             name: name.clone(),

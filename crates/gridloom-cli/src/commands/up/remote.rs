@@ -12,7 +12,6 @@ use std::sync::OnceLock;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use gridloom_net::identity::SECRET_VARIABLE;
 use serde::{Deserialize, Serialize};
 
 use super::copies::ReceivedCopy;
@@ -258,7 +257,7 @@ impl Target {
             Some(file) => File::create(file).map_err(cannot_run)?.into(),
         };
         let mut run = Command::new(&words[0]);
-        run.args(&words[1..]).arg(command).env_remove(SECRET_VARIABLE);
+        run.args(&words[1..]).arg(command);
         if stays.is_some() {
             // Terminal signals that end this command must not end it.
             run.process_group(0);

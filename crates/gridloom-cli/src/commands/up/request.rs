@@ -1,8 +1,8 @@
 //! Requests of `gridloom up` and related commands to `gridloom host` on another machine, and the answers: one line of
 //! JSON in each direction.
 //!
-//! The request is sent through standard input because it contains the grid's secret, which never appears in a command
-//! line or a log.
+//! The request is sent through standard input because it contains private keys, which never appear in a command line or
+//! a log.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +62,9 @@ impl Action {
 /// Parts of the grid to start on one host.
 #[derive(Serialize, Deserialize)]
 pub struct StartRequest {
-    pub secret: String,
-    pub parts: Vec<Launch>,
+    pub parts: Vec<Part>,
+    /// Keys of a client that checks whether the parts answer: a text of `Bundle::to_pem`.
+    pub client_keys: String,
     /// Working directory; `None` for the user's home.
     pub folder: Option<String>,
     /// Seconds until each part must have registered.
@@ -91,7 +92,15 @@ pub struct StayOptions {
     pub drain_s: f64,
 }
 
-/// One process to start.
+/// One process to start, with its keys.
+#[derive(Serialize, Deserialize)]
+pub struct Part {
+    pub launch: Launch,
+    /// A line of `IssuedKeys::to_line`.
+    pub keys: String,
+}
+
+/// The command of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Launch {
     /// `agent` or `server-NAME`: unique in the grid, and the name of its files.

@@ -7,8 +7,8 @@
 //!    GRID.steps/HOST.log            output of 'srun' for the step that runs its parts, in an allocation of Slurm
 //! ```
 //!
-//! **Invariants:** a part is recorded before it is started, so that none is lost when 'up' is interrupted. The secret
-//! is not recorded.
+//! **Invariants:** a part is recorded before it is started, so that none is lost when 'up' is interrupted. No
+//! private key is recorded.
 
 use std::fs::{self, File};
 use std::io;

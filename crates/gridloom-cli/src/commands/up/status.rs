@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::code::hash_in;
 use super::fault::HostFailure;
-use super::plan::AGENT;
+use super::plan::{AGENT, SERVER_LABEL};
 use super::request::{Action, PartState, State};
 use super::state::Grid;
 use super::{SOME_FAILED, trouble_json};
@@ -51,12 +51,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 .collect::<BTreeMap<String, String>>()
         }),
     };
-    let is_registered = |part: &PartState| match (part.label.strip_prefix("server-"), &registered) {
+    let is_registered = |part: &PartState| match (part.label.strip_prefix(SERVER_LABEL), &registered) {
         (Some(name), Ok(names)) => Some(names.contains_key(name)),
         (_, registered) => (part.label == AGENT).then_some(registered.is_ok()),
     };
     let release = |part: &PartState| {
-        let name = part.label.strip_prefix("server-")?;
+        let name = part.label.strip_prefix(SERVER_LABEL)?;
         registered.as_ref().ok()?.get(name).cloned()
     };
     let word = |part: &PartState| match is_registered(part) {

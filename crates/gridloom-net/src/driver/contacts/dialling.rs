@@ -79,10 +79,9 @@ impl Connections {
             None => Stream::connect(address)?,
         };
         let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
-        let stream = match stream {
-            Stream::Tcp(_) => TlsStream::dial(DelayedStream::new(stream), &self.credentials.tls, address)?,
-            Stream::Unix(_) => TlsStream::plain(DelayedStream::new(stream)),
-        };
+        let is_near = matches!(stream, Stream::Unix(_));
+        let stream = TlsStream::dial(DelayedStream::new(stream), &self.credentials.tls, address)?;
+        let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
         self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.queue_handshake_frame(&first);
         Ok(())
     }

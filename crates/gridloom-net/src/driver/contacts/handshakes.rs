@@ -9,9 +9,7 @@ use super::{ConnectionUpdate, Connections, Peer, token_of};
 use crate::driver::contact::Stage;
 use crate::driver::dials::Dial;
 use crate::log::warning;
-use crate::transport::handshake::{
-    HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, refusal, wire_version,
-};
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, wire_version};
 use crate::transport::notice::Link;
 
 /// Error sent on a bulk connection that does not belong to a control connection.
@@ -33,25 +31,9 @@ impl Connections {
         }
         let contact = self.connections.get_mut(&token).expect("the caller has just seen it");
         let mut handshake = contact.handshake.take().expect("it is in the handshake");
-        handshake.bind(contact.channel.stream().binding());
+        handshake.identify(contact.channel.stream().peer_certificates());
         let mut out = Vec::new();
         let done = handshake.on_frame(body, &mut out, |peer| self.decide(peer, &admits_bulk));
-        let done = match handshake
-            .peer()
-            .filter(|_| self.open.half_open.contains(&token))
-            .map(|peer| self.has_valid_pass(peer))
-        {
-            Some(Some(false)) => {
-                out = vec![refusal(NO_PEER)];
-                Err(HandshakeError::Unacceptable(NO_PEER.into()))
-            }
-            // The connection belongs to a known peer: a flood of strangers must not evict it.
-            Some(Some(true)) => {
-                self.open.half_open.remove(&token);
-                done
-            }
-            Some(None) | None => done,
-        };
         let contact = self.connections.get_mut(&token).expect("deciding closes no connection");
         out.iter().for_each(|body| contact.queue_handshake_frame(body));
         self.open.dirty.insert(token);
@@ -82,22 +64,16 @@ impl Connections {
         Ok(None)
     }
 
-    /// Reports whether the hello of a bulk connection has the pass of a known peer; `None` for other connections.
-    fn has_valid_pass(&self, hello: &Hello) -> Option<bool> {
-        match hello.purpose {
-            Purpose::BulkSend | Purpose::BulkReceive => {
-                Some(self.peers.get(&hello.node).is_some_and(|peer| peer.pass.is_in(hello)))
-            }
-            Purpose::Control | Purpose::Local | Purpose::Process => None,
-        }
-    }
-
     fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
         match hello.purpose {
             Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
-            Purpose::BulkSend | Purpose::BulkReceive => admits_bulk(hello).map(|()| Verdict::Welcome),
-            Purpose::Local => Err("shared memory cannot be passed over TCP".into()),
+            Purpose::BulkSend | Purpose::BulkReceive => {
+                let peer = self.peers.get(&hello.node).filter(|peer| peer.pass.is_in(hello));
+                peer.ok_or(NO_PEER)?;
+                admits_bulk(hello).map(|()| Verdict::Welcome)
+            }
+            Purpose::Local => Err("shared memory cannot be passed on this connection".into()),
             Purpose::Process => Err("this is a grid node, not a process of a deployment".into()),
         }
     }
@@ -124,6 +100,7 @@ impl Connections {
         };
         let why = match error {
             HandshakeError::Malformed(what) => format!("{NOT_A_NODE} ({what})"),
+            HandshakeError::Certificate(_) => error.to_string(),
             HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
         };
         self.dial_failed(number, why);
@@ -148,10 +125,13 @@ impl Connections {
             }
             return;
         }
+        // On a unix socket, TLS ends with the handshake.
+        let flushed = contact.channel.flush(&mut self.buffers);
+        if let Err(error) = flushed.and_then(|()| contact.channel.stream_mut().end_encryption()) {
+            return self.lose(token, &error.to_string());
+        }
         if let Some(way) = self.sites.1.link_to(&hello.host) {
-            // The last handshake frame bypasses the filters: the peer may use other connections at once. A broken
-            // connection is noticed at the next write.
-            let _ = contact.channel.flush(&mut self.buffers);
+            // The last handshake frame has bypassed the filters: the peer may use other connections at once.
             contact.channel.stream_mut().get_mut().delay(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);

@@ -6,16 +6,16 @@ use mio::{Poll, Waker};
 use gridloom_core::node::Role;
 
 use super::*;
-use crate::identity::Secret;
+use crate::identity::keys::tests::keys;
 use crate::transport::emulated_sites::Site;
 use crate::transport::stripes::Stripe;
 
 fn contacts(poll: &Poll) -> Connections {
-    let credentials = Credentials::new(Secret::from_bytes(b"test")).unwrap();
+    let credentials = Credentials::new(keys(gridloom_keys::Role::Client)).unwrap();
     let own = Hello {
         purpose: Purpose::Control,
-        node: credentials.key.id(),
-        key: credentials.key.public(),
+        node: credentials.id(),
+        number: [0; 16],
         role: Role::Client,
         name: String::new(),
         address: String::new(),
@@ -24,7 +24,6 @@ fn contacts(poll: &Poll) -> Connections {
         stripe: Stripe::ONE,
         nonce: [0; 32],
         pass: None,
-        ticket: None,
     };
     let registry = poll.registry().try_clone().unwrap();
     let inbox = Inbox::new(Waker::new(&registry, Token(0)).unwrap());

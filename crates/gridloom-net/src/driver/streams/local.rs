@@ -4,7 +4,6 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use gridloom_base::NodeId;
-use gridloom_channel::WireVersion;
 
 use super::Streams;
 use super::peer::{Incoming, Peer, accept_local_handshake};
@@ -12,8 +11,8 @@ use crate::log::warning;
 use crate::threads::STACK_BYTES;
 use crate::transport::bulk::Receiver;
 use crate::transport::emulated_sites::share_memory;
-use crate::transport::handshake::{Hello, Purpose};
-use crate::transport::notice::{Link, Notice};
+use crate::transport::handshake::{LocalHello, Purpose};
+use crate::transport::notice::{Link, LocalAdmission, Notice};
 use crate::transport::shared::Closer;
 use crate::transport::{LOCAL_HANDSHAKES_MAX, local};
 
@@ -40,11 +39,11 @@ impl Streams {
 
     fn start_local_handshake(&mut self, mut stream: UnixStream) {
         let nobody = Link { peer: self.own.node, generation: 0 };
-        let (receiver, credentials, own) = (self.receiver(nobody, 0), self.credentials.clone(), self.own.clone());
+        let receiver = self.receiver(nobody, 0);
         let shake = move || {
-            let admitted = accept_local_handshake(&mut stream, receiver.inbox.clone(), credentials, own);
+            let admitted = accept_local_handshake(&mut stream, &receiver.inbox);
             receiver.inbox.post(Notice::LocalHandshakeEnded);
-            if let Ok((link, wire_version, number)) = admitted {
+            if let Ok((LocalAdmission { link, wire_version, .. }, number)) = admitted {
                 Receiver { link, wire_version, stream: number, ..receiver }.run_local(stream);
             }
         };
@@ -56,12 +55,18 @@ impl Streams {
         }
     }
 
-    /// Returns the link to a peer that may pass memory on this stream, and the wire version of its headers.
-    pub(super) fn admit_local(&mut self, hello: &Hello, stream: UnixStream) -> Option<(Link, WireVersion)> {
-        let shares = share_memory(&self.own.host, &hello.host) && hello.purpose == Purpose::Local;
-        let peer = self.peers.get_mut(&hello.node).filter(|peer| shares && peer.may_open(hello.stream))?;
-        peer.incoming.insert(hello.stream, Incoming { closer: Some(Closer::Unix(stream)), acknowledged: 0 });
-        Some((peer.link, peer.wire_version))
+    /// Admits a peer that may pass memory on this stream.
+    pub(super) fn admit_local(&mut self, hello: LocalHello, stream: UnixStream) -> Option<LocalAdmission> {
+        let LocalHello { node, stream: number, proof } = hello;
+        let own_host = &self.own.host;
+        let may = |peer: &&mut Peer| {
+            let is_peer = peer.pass.is_proof(proof, node, Purpose::Local, number);
+            is_peer && share_memory(own_host, &peer.hello.host) && peer.may_open(number)
+        };
+        let peer = self.peers.get_mut(&node).filter(may)?;
+        peer.incoming.insert(number, Incoming { closer: Some(Closer::Unix(stream)), acknowledged: 0 });
+        let proof = peer.pass.of(self.own.node, Purpose::Local, number);
+        Some(LocalAdmission { link: peer.link, wire_version: peer.wire_version, proof })
     }
 }
 
@@ -69,51 +74,53 @@ impl Streams {
 mod tests {
     use std::sync::Arc;
 
+    use gridloom_channel::WireVersion;
     use gridloom_core::node::Role;
     use gridloom_core::node::version::VERSIONS;
 
     use super::*;
-    use crate::identity::{Credentials, Secret};
+    use crate::identity::Credentials;
+    use crate::identity::keys::tests::keys;
     use crate::segment::Pool;
     use crate::store::Store;
-    use crate::transport::handshake::Handshake;
+    use crate::transport::handshake::{Hello, Pass};
     use crate::transport::notice::Inbox;
     use crate::transport::stripes::Stripe;
 
-    fn hello(of: &Credentials) -> Hello {
-        Hello {
-            purpose: Purpose::Local,
-            node: of.key.id(),
-            key: of.key.public(),
+    #[test]
+    fn a_peer_may_grant_memory_once_its_control_connection_is_up() {
+        let credentials = Credentials::new(keys(gridloom_keys::Role::Server)).unwrap();
+        let hello = |node: NodeId| Hello {
+            purpose: Purpose::Control,
+            node,
+            number: [0; 16],
             role: Role::Server,
             name: String::new(),
             address: String::new(),
             host: "here".into(),
-            stream: 1,
+            stream: 0,
             stripe: Stripe::ONE,
             nonce: [0; 32],
             pass: None,
-            ticket: None,
-        }
-    }
-
-    #[test]
-    fn a_peer_may_grant_memory_once_its_control_connection_is_up() {
-        let credentials = || Credentials::new(Secret::from_bytes(b"test")).unwrap();
-        let (of_own, of_peer) = (credentials(), credentials());
-        let (own, peer) = (hello(&of_own), hello(&of_peer));
-        let (_, first) = Handshake::dial(of_peer, peer.clone()).unwrap();
-        let mut acceptor = Handshake::accept(of_own.clone(), own.clone()).unwrap();
-        acceptor.on_frame(&first, &mut Vec::new(), |_| unreachable!("no proof has come")).unwrap();
-        let pass = acceptor.take_session().unwrap().pass;
+        };
+        let (own, peer) = (hello(credentials.id()), hello(NodeId(7)));
+        let pass = Pass::of_bytes([1; 32]);
         let poll = mio::Poll::new().unwrap();
         let inbox = Arc::new(Inbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap()));
         let store = Arc::new(Store::new(Pool::new(0)));
-        let mut streams = Streams::new(own, of_own, inbox, store, (9, None), Arc::default());
+        let mut streams = Streams::new(own.clone(), credentials, inbox, store, (9, None), Arc::default());
         let link = Link { peer: peer.node, generation: 1 };
         let (here, _there) = UnixStream::pair().unwrap();
-        assert!(streams.admit_local(&peer, here.try_clone().unwrap()).is_none(), "it is no peer yet");
-        streams.peer_up(link, peer.clone(), pass, VERSIONS.1);
-        assert_eq!(streams.admit_local(&peer, here), Some((link, WireVersion::CURRENT)));
+        let admit = |streams: &mut Streams, proof| {
+            let first = LocalHello { node: peer.node, stream: 1, proof };
+            streams.admit_local(first, here.try_clone().unwrap())
+        };
+        let proof = pass.of(peer.node, Purpose::Local, 1);
+        assert!(admit(&mut streams, proof).is_none(), "it is no peer yet");
+        streams.peer_up(link, peer.clone(), pass.clone(), VERSIONS.1);
+        assert!(admit(&mut streams, [0; 32]).is_none(), "it does not know the pass");
+        let proof_of_own = pass.of(own.node, Purpose::Local, 1);
+        let admission = LocalAdmission { link, wire_version: WireVersion::CURRENT, proof: proof_of_own };
+        assert_eq!(admit(&mut streams, proof), Some(admission));
     }
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use gridloom_base::DatumId;
 use gridloom_channel::WireVersion;
 
-use crate::identity::Credentials;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake, Hello, Pass, Verdict, run_blocking};
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass};
 use crate::transport::lanes::Lanes;
-use crate::transport::notice::{Inbox, Link, Notice, StreamOutcome};
+use crate::transport::local;
+use crate::transport::notice::{Inbox, Link, LocalAdmission, Notice, StreamOutcome};
 use crate::transport::shared::{Closer, LANES};
 use crate::transport::stripes::{Gathering, Stripe, Stripes};
 use crate::transport::tls::TlsStream;
@@ -91,28 +91,19 @@ impl Peer {
 }
 
 /// Runs the acceptor's side of a local handshake, on a thread of its own. The event loop knows which nodes are peers.
-pub(super) fn accept_local_handshake(
-    stream: &mut UnixStream,
-    inbox: Arc<Inbox>,
-    credentials: Credentials,
-    own: Hello,
-) -> io::Result<(Link, WireVersion, u64)> {
+pub(super) fn accept_local_handshake(stream: &mut UnixStream, inbox: &Inbox) -> io::Result<(LocalAdmission, u64)> {
     let patience = Duration::from_nanos(HANDSHAKE_NS_MAX);
     let closer = stream.try_clone()?;
-    let admitted = std::cell::Cell::new(None);
-    let decide = |hello: &Hello| {
+    let mut admitted = None;
+    let done = local::answer(stream, |hello| {
         let (reply, answer) = mpsc::channel();
-        let stream = closer.try_clone().map_err(|error| error.to_string())?;
-        inbox.post(Notice::LocalPeer { hello: Box::new(hello.clone()), stream, reply });
-        let answer = answer.recv_timeout(patience).ok().flatten();
-        admitted.set(answer.map(|(link, wire_version)| (link, wire_version, hello.stream)));
-        admitted.get().map(|_| Verdict::Welcome).ok_or_else(|| "a local connection without a control connection".into())
-    };
-    let mut stream = TlsStream::plain(&mut *stream);
-    let shaken = run_blocking(&mut stream, Handshake::accept(credentials, own)?, None, decide);
-    if let (Err(_), Some((link, _, stream))) = (&shaken, admitted.get()) {
+        inbox.post(Notice::LocalPeer { hello, stream: closer, reply });
+        admitted = answer.recv_timeout(patience).ok().flatten().map(|admission| (admission, hello.stream));
+        admitted.map(|(admission, _)| admission.proof)
+    });
+    if let (Err(_), Some((LocalAdmission { link, .. }, stream))) = (&done, admitted) {
         inbox.post(Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended });
     }
-    shaken?;
-    admitted.get().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    done?;
+    admitted.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
 }

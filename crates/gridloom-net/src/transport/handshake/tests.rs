@@ -3,17 +3,17 @@
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::identity::Secret;
+use crate::identity::keys::tests::keys;
 
 fn credentials() -> Credentials {
-    Credentials::new(Secret::from_bytes(b"test")).unwrap()
+    Credentials::new(keys(CertifiedRole::Client)).unwrap()
 }
 
-fn hello(purpose: Purpose) -> Hello {
+fn hello(of: &Credentials, purpose: Purpose) -> Hello {
     Hello {
         purpose,
-        node: NodeId(1),
-        key: [0; 32],
+        node: of.id(),
+        number: [0; 16],
         role: Role::Client,
         name: String::new(),
         address: String::new(),
@@ -22,38 +22,36 @@ fn hello(purpose: Purpose) -> Hello {
         stripe: Stripe::ONE,
         nonce: [0; 32],
         pass: None,
-        ticket: None,
     }
 }
 
-/// Runs a handshake in which a node with the credentials `of` claims to own the key of `says`. Returns the acceptor's result.
-fn accepted(of: &Credentials, says: &Credentials) -> Result<(), HandshakeError> {
-    let own = Hello { node: says.key.id(), ..hello(Purpose::Process) };
-    let (mut dialler, _) = Handshake::dial(of.clone(), own).unwrap();
-    dialler.own.key = says.key.public();
-    dialler.own_body = hello_body(&dialler.own);
+/// Returns an acceptor's answer to a dialler with this certificate.
+fn answer_to(first: &[u8], identity: Result<Option<Identity>, String>) -> Result<Session, HandshakeError> {
     let server = credentials();
-    let own = Hello { node: server.key.id(), ..hello(Purpose::Process) };
-    let mut acceptor = Handshake::accept(server, own).unwrap();
-    let welcome = |_: &Hello| Ok(Verdict::Welcome);
-    let (mut to_dialler, mut to_acceptor) = (Vec::new(), vec![dialler.own_body.clone()]);
-    while !to_acceptor.is_empty() {
-        for body in std::mem::take(&mut to_acceptor) {
-            acceptor.on_frame(&body, &mut to_dialler, welcome)?;
-        }
-        for body in std::mem::take(&mut to_dialler) {
-            dialler.on_frame(&body, &mut to_acceptor, welcome)?;
-        }
-    }
-    Ok(())
+    let mut acceptor = Handshake::accept(server.clone(), hello(&server, Purpose::Control)).unwrap();
+    acceptor.certificate = identity;
+    acceptor.on_frame(first, &mut Vec::new(), |_| Ok(Verdict::Welcome))?;
+    Ok(acceptor.take_session().expect("both hellos were there"))
 }
 
 #[test]
-fn who_shows_the_public_key_of_another_node_cannot_sign_with_it() {
-    let (insider, victim) = (credentials(), credentials());
-    accepted(&insider, &insider).unwrap();
-    let error = accepted(&insider, &victim).unwrap_err();
-    assert!(matches!(&error, HandshakeError::Unacceptable(why) if why.contains(OTHER_NODE)), "{error}");
+fn the_certificate_decides_who_a_node_is() {
+    let of = credentials();
+    let identity = keys(CertifiedRole::Client).identity().unwrap();
+    let first = Handshake::dial(of.clone(), hello(&of, Purpose::Control)).unwrap().1;
+    answer_to(&first, Ok(Some(identity.clone()))).unwrap();
+    let refused = |identity| match answer_to(&first, identity).unwrap_err() {
+        HandshakeError::Unacceptable(why) => why,
+        error => panic!("{error:?}"),
+    };
+    assert_eq!(refused(Ok(None)), "it has shown no certificate");
+    assert_eq!(refused(Err("it was revoked".into())), "it was revoked");
+    let another = Identity::new("tests", CertifiedRole::Client, "another").unwrap();
+    assert!(refused(Ok(Some(another))).contains(OTHER_NODE));
+    let own = Hello { role: Role::Server, ..hello(&of, Purpose::Control) };
+    let first = Handshake::dial(of.clone(), own).unwrap().1;
+    let error = answer_to(&first, Ok(Some(identity))).unwrap_err().to_string();
+    assert!(error.contains("does not allow it to be a server"), "{error}");
 }
 
 #[test]
@@ -70,15 +68,11 @@ fn both_sides_speak_the_highest_version_that_both_know() {
 /// Returns an acceptor's reply to a first frame that offers these versions and has extra bytes after the hello.
 fn answer(purpose: Purpose, (low, high): (u16, u16), behind: &[u8]) -> Result<Session, HandshakeError> {
     let of = credentials();
-    let own = Hello { node: of.key.id(), key: of.key.public(), ..hello(purpose) };
-    let mut first = hello_body(&own);
+    let mut first = Handshake::dial(of.clone(), hello(&of, purpose)).unwrap().1;
     first[5..7].copy_from_slice(&low.to_le_bytes());
     first[7..9].copy_from_slice(&high.to_le_bytes());
     first.extend_from_slice(behind);
-    let server = credentials();
-    let mut acceptor = Handshake::accept(server.clone(), Hello { node: server.key.id(), ..own }).unwrap();
-    acceptor.on_frame(&first, &mut Vec::new(), |_| unreachable!("no proof has come"))?;
-    Ok(acceptor.take_session().expect("both hellos were there"))
+    answer_to(&first, Ok(keys(CertifiedRole::Client).identity()))
 }
 
 #[test]
@@ -102,7 +96,8 @@ fn processes_of_two_releases_refuse_each_other_in_words() {
 fn a_stranger_who_sends_a_byte_now_and_then_is_abandoned_at_the_deadline() {
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut here = TlsStream::plain(here);
-    let own = hello(Purpose::Local);
+    let of = credentials();
+    let own = hello(&of, Purpose::Control);
     let drip = std::thread::spawn(move || {
         // The first four bytes announce the length of the frame.
         let mut bytes = (HANDSHAKE_BYTES_MAX as u32).to_le_bytes().into_iter().chain(std::iter::repeat(0));
@@ -110,7 +105,7 @@ fn a_stranger_who_sends_a_byte_now_and_then_is_abandoned_at_the_deadline() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    let handshake = Handshake::accept(credentials(), own).unwrap();
+    let handshake = Handshake::accept(of, own).unwrap();
     let limit = Duration::from_millis(50);
     let error = run_within(limit, &mut here, handshake, None, |_| Ok(Verdict::Welcome)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -1,0 +1,341 @@
+//! Keys as users of agents, servers and programs see them: made at the first start, found by all programs of the user, and
+//! named in errors when they are missing or of another grid.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{
+    Grid, Running, compiled, copy_executable, file, first_line, gridloom, idl, keys, library, line_with, logging,
+    make_grid, serve_command, status_and_stderr, succeeds,
+};
+
+/// Returns a command of a user with that configuration folder.
+fn of_user(config: &Path, arguments: &[&str]) -> Command {
+    let mut command = gridloom(arguments);
+    command.env_remove("GRIDLOOM_KEYS").env("XDG_CONFIG_HOME", config);
+    command
+}
+
+/// Returns a configuration folder without files of Gridloom.
+fn config(name: &str) -> PathBuf {
+    let folder = crate::support::folder("node-keys").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Returns the arguments of a server of the tests' functions.
+fn serve<'a>(idl: &'a str, agent: &'a str) -> Vec<&'a str> {
+    vec!["serve", idl, "--library", library(), "--quiet", "--agent", agent, "--name", "one", "--listen", "127.0.0.1:0"]
+}
+
+#[test]
+fn the_first_agent_makes_a_grid_whose_keys_all_programs_of_the_user_find() {
+    let (own, strange) = (config("own"), config("strange"));
+    let agent = Running::start(of_user(&own, &["agent", "--listen", "127.0.0.1:0", "--quiet"]));
+    let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
+    let keys = own.join("gridloom/keys");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+    let mut grids = std::fs::read_dir(&keys).unwrap().map(|entry| entry.unwrap().path());
+    let grid = grids.find(|path| path.is_dir()).unwrap();
+    assert_eq!((mode(&keys), mode(&grid), mode(&grid.join("own.key"))), (0o700, 0o700, 0o600));
+    let idl = idl();
+    let serve = serve(&idl, &address);
+    let _server = Running::start(of_user(&own, &serve));
+    assert!(succeeds(of_user(&own, &["servers", "--agent", &address])).contains("one"));
+
+    // A user without keys, such as an attacker on the same machine, can connect neither as a client nor as a server.
+    let (code, error) = status_and_stderr(of_user(&strange, &["functions", "--agent", &address]));
+    let missing = strange.join("gridloom/keys");
+    assert_eq!(code, 1);
+    for part in [&format!("there are no keys in {}", missing.display()), "'gridloom keys request'"] {
+        assert!(error.contains(part) && !missing.exists(), "{part}: {error}");
+    }
+    // The server makes a grid of its own.
+    let (code, error) = status_and_stderr(of_user(&strange, &serve));
+    assert_eq!(code, 1);
+    assert!(error.contains("the peer's certificate is from another authority") && missing.exists(), "{error}");
+}
+
+#[test]
+fn keys_of_another_grid_are_refused_with_the_reason_of_both_sides() {
+    let other = config("other").join("keys");
+    make_grid(&other, "elsewhere");
+    let (mut agent, mut log) = logging(&mut gridloom(&["agent", "--listen", "127.0.0.1:0"]));
+    let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
+    let with_others = |arguments: &[&str]| {
+        let mut command = gridloom(arguments);
+        let (code, error) = status_and_stderr(command.env("GRIDLOOM_KEYS", &other));
+        assert_eq!(code, 1);
+        error
+    };
+    let error = with_others(&["functions", "--agent", &address]);
+    assert!(error.contains("the peer's certificate is for another role or another grid"), "{error}");
+    let line = line_with(&mut log, "a connection was turned away");
+    assert!(line.contains("this side's certificate is for another role or another grid"), "{line}");
+    let error = with_others(&serve(&idl(), &address));
+    assert!(error.contains(&format!("cannot use the agent at {address}: ")), "{error}");
+}
+
+#[test]
+fn a_node_without_keys_does_not_start() {
+    // No folder can be created there, not even by root.
+    let nowhere = Path::new("/proc/nowhere");
+    for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let arguments = ["agent", "--listen", listen, "--advertise", "localhost:0"];
+        let (code, error) = status_and_stderr(of_user(nowhere, &arguments));
+        assert_eq!(code, 1);
+        assert!(error.contains("/proc/nowhere/gridloom/keys"), "{error}");
+    }
+    // An agent on another machine has a grid: a new one is useless.
+    let folder = config("remote");
+    let (code, error) = status_and_stderr(of_user(&folder, &serve(&idl(), "192.0.2.1:7711")));
+    assert_eq!(code, 1);
+    for part in ["no keys for the grid of the agent at 192.0.2.1:7711", "'gridloom keys request'"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(!folder.join("gridloom").exists());
+    let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0", "--keys-on-stdin"]);
+    let (code, error) = status_and_stderr(&mut command);
+    assert!(code == 1 && error.contains("no keys on standard input"), "{error}");
+}
+
+#[test]
+fn a_server_may_have_the_longest_name() {
+    let name = "x".repeat(255);
+    let mut command = gridloom(&["serve", "--no-functions", "--no-agent", "--quiet", "--name", &name]);
+    let server = Running::start({
+        command.env("GRIDLOOM_MODELS", "none");
+        command
+    });
+    assert!(server.line.starts_with(&format!("server {name} on ")), "{}", server.line);
+}
+
+#[test]
+fn a_node_uses_the_grid_that_is_named() {
+    let keys = config("several");
+    make_grid(&keys, "first");
+    make_grid(&keys, "second");
+    let agent = |arguments: &[&str]| {
+        let mut command = gridloom(&[&["agent", "--listen", "127.0.0.1:0", "--quiet"], arguments].concat());
+        command.env("GRIDLOOM_KEYS", &keys);
+        command
+    };
+    let (code, error) = status_and_stderr(agent(&[]));
+    assert!(code == 1 && error.contains("several grids: first, second; choose one with --grid GRID"), "{error}");
+    let (code, error) = status_and_stderr(agent(&["--grid", "third"]));
+    assert!(code == 1 && error.contains("there are no keys of the grid 'third'"), "{error}");
+    let agent = Running::start(agent(&["--grid", "second"]));
+    let address = agent.line.strip_prefix("agent listening on ").unwrap();
+    // The program finds out which grid it is.
+    let mut command = gridloom(&["functions", "--agent", address]);
+    command.env("GRIDLOOM_KEYS", &keys);
+    succeeds(command);
+    // The variable chooses, too.
+    let by_variable = |grid: &str| {
+        let mut command = gridloom(&["functions", "--agent", address]);
+        command.env("GRIDLOOM_KEYS", &keys).env("GRIDLOOM_GRID", grid);
+        command
+    };
+    succeeds(by_variable("second"));
+    let (code, error) = status_and_stderr(by_variable("first"));
+    assert!(code == 1 && error.contains("another grid"), "{error}");
+}
+
+#[test]
+fn keys_that_others_read_and_those_of_another_role_are_refused() {
+    let keys = config("refused");
+    make_grid(&keys, "lab");
+    let agent = |folder: &Path| {
+        let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
+        let (code, error) = status_and_stderr(command.env("GRIDLOOM_KEYS", folder));
+        assert_eq!(code, 1, "{error}");
+        error
+    };
+    let error = agent(Path::new("mine"));
+    assert!(error.contains("GRIDLOOM_KEYS is 'mine'; set it to an absolute path"), "{error}");
+    let file = keys.join("lab/authority.key");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let error = agent(&keys);
+    let path = file.to_str().unwrap();
+    for part in [path, "(mode 0644)", &format!("chmod 600 '{path}'")] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    // Without the authority, the own certificate would be used, which is an administrator's.
+    std::fs::remove_file(&file).unwrap();
+    let error = agent(&keys);
+    for part in
+        ["is for the administrator", "this is to be the agent 'agent'", "'gridloom keys request lab --role agent'"]
+    {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn a_folder_of_sockets_that_is_not_the_users_alone_is_reported_and_tcp_used() {
+    // The path of a socket is short.
+    let folder = PathBuf::from(format!("/tmp/gridloom-test-sockets-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
+    let (mut agent, mut log) = logging(command.env("GRIDLOOM_SOCKETS", &folder));
+    let line = line_with(&mut log, "nodes of this host are reached only over TCP");
+    assert!(line.contains("(mode 0777); run: chmod 700"), "{line}");
+    let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
+    succeeds(gridloom(&["functions", "--agent", &address]));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no socket was put there");
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+const LOOK: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Whether a variable is set ("env:NAME"), or a file of the server's process can be read ("proc:NAME"); the exit status of
+   a command ("run:COMMAND"). */
+int look(const char *what) {
+    char path[256], byte;
+    if (!strncmp(what, "run:", 4)) return WEXITSTATUS(system(what + 4));
+    if (!strncmp(what, "env:", 4)) return getenv(what + 4) != NULL;
+    if (!strcmp(what, "user")) return (int)getuid();
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)getppid(), what + 5);
+    FILE *file = fopen(path, "r");
+    int seen = file && fread(&byte, 1, 1, file) == 1;
+    if (file) fclose(file);
+    return seen;
+}
+"#;
+
+/// A folder that every user can reach, unlike that of the build; removed at the end.
+struct PublicFolder(PathBuf);
+
+impl PublicFolder {
+    fn new() -> PublicFolder {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("gridloom-public-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        PublicFolder(folder)
+    }
+
+    /// Makes a copy of that file which every user can read and execute.
+    fn copy(&self, from: &str) -> String {
+        let copy = self.0.join(Path::new(from).file_name().unwrap());
+        copy_executable(Path::new(from), &copy);
+        copy.to_str().unwrap().to_string()
+    }
+
+    /// Makes a copy of the tests' keys for the user nobody.
+    fn keys_of_nobody(&self) -> PathBuf {
+        let copy = self.0.join("keys");
+        let script = "cp -r \"$0\" \"$1\" && chown -R 65534:65534 \"$1\"";
+        let status = Command::new("sh").args(["-c", script]).args([keys(), &copy]).status().unwrap();
+        assert!(status.success());
+        copy
+    }
+}
+
+impl Drop for PublicFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts a server of the function that looks around, with the command `front` before it. Returns the server and a
+/// function that returns what it sees.
+fn looking(grid: &Grid, open: &PublicFolder, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
+    let (source, idl) = (
+        file("look.c", LOOK),
+        file("look.idl", "Module cli;\nDefine look(IN string what, OUT int *seen) Calls \"C\" seen = look(what);\n"),
+    );
+    let (library, idl) = (open.copy(&compiled("look.so", &source)), open.copy(&idl));
+    let program = open.copy(env!("CARGO_BIN_EXE_gridloom"));
+    let serve =
+        serve_command(&grid.address, "looking", &[&idl], &[&["--library", &library, "--quiet"], arguments].concat());
+    let [words @ .., last] = &[front, &[program.as_str()]].concat()[..] else { unreachable!("the program is one") };
+    let mut command = Command::new(words.first().unwrap_or(last));
+    command.args(words.iter().chain([last]).skip(1)).args(serve.get_args());
+    command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if !front.is_empty() {
+        command.env("GRIDLOOM_KEYS", open.keys_of_nobody());
+    }
+    let server = Running::start({
+        command.env("THE_PASSWORD", "hunter2").env("WANTED", "yes");
+        command
+    });
+    assert!(server.line.starts_with("server looking on "), "it did not start: {}", server.line);
+    let address = grid.address.clone();
+    let look = move |what: &str| {
+        let shown = succeeds(gridloom(&["call", "cli/look", what, "--agent", &address, "--json"]));
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        shown["results"]["seen"].as_i64().or(shown["seen"].as_i64()).unwrap_or_else(|| panic!("{shown}"))
+    };
+    (server, look)
+}
+
+#[test]
+fn functions_see_of_the_servers_environment_what_is_common_or_named() {
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let (server, look) = looking(&grid, &open, &[], &["--env", "WANTED"]);
+    let seen = |names: [&str; 5]| names.map(|name| look(&format!("env:{name}")));
+    let names = ["PATH", "WANTED", "THE_PASSWORD", "GRIDLOOM_KEYS", "GRIDLOOM_FUNCTION_KEYS"];
+    assert_eq!(seen(names), [1, 1, 0, 0, 1]);
+    drop(server);
+    let (_server, look) = looking(&grid, &open, &[], &["--env", "*"]);
+    assert_eq!(names.map(|name| look(&format!("env:{name}"))), [1, 1, 1, 0, 1], "all but the keys of the server");
+}
+
+/// Returns commands that a function runs with the keys of its server's functions: one that opens a session, and one that
+/// would be a server.
+fn session_and_server(open: &PublicFolder) -> [String; 2] {
+    let program = open.0.join("gridloom");
+    let program = program.display();
+    [
+        format!("run:{program} servers >/dev/null 2>&1"),
+        format!(
+            "run:GRIDLOOM_KEYS=$GRIDLOOM_FUNCTION_KEYS {program} serve --grid tests --no-functions --models none 2>&1 | \
+             grep -q \"is for the client 'functions of looking'.* this is to be the server\""
+        ),
+    ]
+}
+
+#[test]
+fn functions_open_sessions_but_are_no_servers() {
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let (server, look) = looking(&grid, &open, &[], &[]);
+    for command in session_and_server(&open) {
+        assert_eq!(look(&command), 0, "{command}");
+    }
+    let keys = std::env::temp_dir().join(format!("gridloom-keys-{}", server.pid()));
+    assert!(keys.is_dir());
+    assert!(server.signal("-TERM").success());
+    assert!(!keys.exists());
+}
+
+#[test]
+fn functions_do_not_read_the_memory_of_their_server() {
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
+        return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
+    }
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    // Functions that run as the server's own user: the server hides.
+    let (server, look) = looking(&grid, &open, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"], &[]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    drop(server);
+    // A server that runs as root has its functions run as another user.
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    for command in session_and_server(&open) {
+        assert_eq!(look(&command), 0, "{command}");
+    }
+    drop(server);
+    let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
+    assert!(code == 1 && error.contains("--run-as nobody-of-that-name: there is no such user"), "{error}");
+}

@@ -1,0 +1,451 @@
+//! The keys of a node: its membership in a grid, and the identifier that is derived from it.
+//!
+//! A program finds its keys in the user's folder ([`KeysFolder`]). A function also finds the keys that its server has
+//! made for its functions: they admit clients only, so a function can open sessions without seeing the server's keys.
+//!
+//! **Guarantee:** nobody with another certificate can use the identifier of a node: it is a hash of the identity in the
+//! certificate and of a random number, and peers check both. **Limit:** an identifier has 64 bits. To obtain the
+//! identifier of a given node, an attacker has to try 2^64 numbers.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use gridloom_base::{EscapedBytes, NameKind, NodeId};
+use gridloom_keys::{
+    Authority, Bundle, Certificate, CertificateDer, Grant, GridFolder, Identity, KeysError, KeysFolder, Membership,
+    Memberships, Revocations, Role, UnixTime, chosen_grid,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::tls_configs::grid_of;
+use super::{TlsConfigs, random};
+use crate::threads::STACK_BYTES;
+
+/// Environment variable with the folder of the keys that a server has made for its functions.
+pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
+
+/// Interval at which a node reads revocations and renewed certificates.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The keys of a program, for one grid.
+#[derive(Clone)]
+pub struct Keys(Found);
+
+#[derive(Clone)]
+enum Found {
+    Membership(Arc<Membership>),
+    /// Without keys, every connection fails for this reason.
+    Missing(Arc<str>),
+}
+
+impl Keys {
+    pub fn new(membership: Membership) -> Keys {
+        Keys(Found::Membership(Arc::new(membership)))
+    }
+
+    /// Returns keys without a membership: connections fail for this reason.
+    pub fn missing(why: &str) -> Keys {
+        Keys(Found::Missing(why.into()))
+    }
+
+    /// Reads the text of [`Bundle::to_pem`].
+    ///
+    /// # Errors
+    /// If the text is not complete, or its parts do not belong together.
+    pub fn from_pem(text: &[u8]) -> io::Result<Keys> {
+        Keys::of_bundle(&Bundle::from_pem(text).map_err(error)?)
+    }
+
+    fn of_bundle(bundle: &Bundle) -> io::Result<Keys> {
+        bundle.membership().map(Keys::new).map_err(error)
+    }
+
+    /// Returns the keys of the user for the grid of one of these addresses, or of the function in which this process
+    /// runs. If there are none, [`Keys::is_missing`] is true. If there are keys of several grids, the first node that
+    /// answers decides.
+    ///
+    /// # Errors
+    /// If keys exist but cannot be used.
+    pub fn find(addresses: &[&str]) -> io::Result<Keys> {
+        let mut all: Vec<Arc<Membership>> = Vec::new();
+        let of_functions = std::env::var_os(FUNCTION_KEYS_VARIABLE).map(PathBuf::from);
+        if let Some(folder) = &of_functions {
+            match KeysFolder::at(folder).memberships() {
+                Ok((found, _)) => all.extend(found.iter().cloned()),
+                Err(why) => tracing::warn!(target: "gridloom.keys", "the keys of functions cannot be used: {why}"),
+            }
+        }
+        let folder = match KeysFolder::find() {
+            Ok(folder) => folder,
+            Err(_) if !all.is_empty() => return Ok(Keys(Found::Membership(all.remove(0)))),
+            Err(why) => return Ok(Keys::missing(&why.to_string())),
+        };
+        match folder.memberships() {
+            Ok((found, unusable)) => {
+                for why in unusable {
+                    tracing::warn!(target: "gridloom.keys", "some keys cannot be used: {why}");
+                }
+                let is_new = |one: &&Arc<Membership>| all.iter().all(|known| known.trust.grid() != one.trust.grid());
+                let new: Vec<Arc<Membership>> = found.iter().filter(is_new).cloned().collect();
+                all.extend(new);
+            }
+            // A function may run as another user.
+            Err(_) if !all.is_empty() => {}
+            Err(why) => return Err(error(why)),
+        }
+        if let Some(grid) = chosen_grid() {
+            all.retain(|membership| membership.trust.grid() == grid);
+        }
+        match &all[..] {
+            [] => Ok(Keys::missing(&folder.existing(None).err().map_or_else(String::new, |why| why.to_string()))),
+            [only] => Ok(Keys(Found::Membership(only.clone()))),
+            [first, ..] => {
+                let memberships = Memberships::new(all.iter().cloned());
+                let grid = addresses.iter().find_map(|address| grid_of(address, &memberships));
+                let found = grid.and_then(|grid| memberships.of_grid(&grid).cloned());
+                Ok(Keys(Found::Membership(found.unwrap_or_else(|| first.clone()))))
+            }
+        }
+    }
+
+    /// Returns the keys of the user for the processes of a program, and makes a grid if there are none.
+    ///
+    /// # Errors
+    /// If the existing keys cannot be used, or none can be made.
+    pub fn find_or_make() -> io::Result<Keys> {
+        let keys = Keys::find(&[])?;
+        match keys.is_missing() {
+            false => Ok(keys),
+            true => Keys::of_bundle(
+                &user_folder()?.existing_or_new(UnixTime::now()).and_then(|grid| grid.own()).map_err(error)?,
+            ),
+        }
+    }
+
+    pub fn is_missing(&self) -> bool {
+        matches!(self.0, Found::Missing(_))
+    }
+
+    /// Returns why there are no keys.
+    pub fn why_missing(&self) -> Option<&str> {
+        match &self.0 {
+            Found::Missing(why) => Some(why),
+            Found::Membership(_) => None,
+        }
+    }
+
+    /// Returns the identity in the certificate.
+    pub fn identity(&self) -> Option<Identity> {
+        match &self.0 {
+            Found::Missing(_) => None,
+            Found::Membership(membership) => Some(membership.credentials.certificate().identity.clone()),
+        }
+    }
+
+    pub(crate) fn memberships(&self) -> Memberships {
+        match &self.0 {
+            Found::Missing(_) => Memberships::new([]),
+            Found::Membership(membership) => Memberships::new([membership.clone()]),
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keys").field(&self.identity()).finish()
+    }
+}
+
+/// The keys of an agent or a server, and of the functions that it runs.
+#[derive(Debug)]
+pub struct NodeKeys {
+    pub own: Keys,
+    /// For functions that open sessions: a certificate of a client.
+    pub functions: Option<Bundle>,
+}
+
+impl NodeKeys {
+    /// Returns the keys of an agent or server with this name. Where the authority of the grid is, it issues them;
+    /// elsewhere they are the user's own. If `makes_grid`, the first node of a user makes a grid.
+    ///
+    /// # Errors
+    /// If there are no keys, those of several grids and none is named, or those of another role.
+    pub fn find(grid: Option<&str>, role: Role, name: &str, makes_grid: bool) -> io::Result<NodeKeys> {
+        let now = UnixTime::now();
+        let folder = user_folder()?;
+        let grid = match (grid, makes_grid) {
+            (None, true) => folder.existing_or_new(now),
+            (grid, _) => folder.existing(grid),
+        };
+        let grid = grid.map_err(error)?;
+        if grid.has_authority() {
+            return NodeKeys::issue(&grid, role, name).map_err(error);
+        }
+        let membership = grid.membership().map_err(error)?;
+        let identity = membership.credentials.certificate().identity.clone();
+        if identity.role() != role {
+            let why = format!(
+                "the certificate in {} is for the {identity}, and this is to be the {role} '{name}'; 'gridloom keys request \
+                 {} --role {role}' makes a request for one",
+                EscapedBytes::of(grid.path()),
+                grid.grid()
+            );
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
+        let membership = Arc::new(membership);
+        keep_fresh(grid, &membership, None);
+        Ok(NodeKeys { own: Keys(Found::Membership(membership)), functions: None })
+    }
+
+    fn issue(grid: &GridFolder, role: Role, name: &str) -> Result<NodeKeys, KeysError> {
+        let IssuedKeys { own, functions, revocations } = IssuedKeys::by_grid(grid, role, name)?;
+        let grant = Grant::new(own.issued.certificate.identity.clone());
+        let own = own.membership()?;
+        own.trust.set_revocations(revocations);
+        let own = Arc::new(own);
+        keep_fresh(grid.clone(), &own, Some(grant));
+        Ok(NodeKeys { own: Keys(Found::Membership(own)), functions })
+    }
+
+    /// Reads the line of [`IssuedKeys::to_line`].
+    ///
+    /// # Errors
+    /// If the line is not complete, or its parts do not belong together.
+    pub fn from_line(line: &str) -> io::Result<NodeKeys> {
+        let text: KeysLine = serde_json::from_str(line)
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("no keys on standard input: {error}")))?;
+        let functions = text.functions.map(|pem| Bundle::from_pem(pem.as_bytes())).transpose().map_err(error)?;
+        let own = Bundle::from_pem(text.own.as_bytes()).and_then(|bundle| bundle.membership()).map_err(error)?;
+        own.trust.set_revocations(Revocations::from_text(&text.revocations).map_err(error)?);
+        Ok(NodeKeys { own: Keys::new(own), functions })
+    }
+}
+
+/// New keys of an agent or a server and of its functions, to be passed to its process.
+#[derive(Debug)]
+pub struct IssuedKeys {
+    own: Bundle,
+    functions: Option<Bundle>,
+    revocations: Revocations,
+}
+
+/// Form of [`IssuedKeys`] on one line.
+#[derive(Serialize, Deserialize)]
+struct KeysLine {
+    own: String,
+    functions: Option<String>,
+    /// JSON lines.
+    revocations: String,
+}
+
+impl IssuedKeys {
+    /// Issues keys with an authority that exists in this process only.
+    ///
+    /// # Errors
+    /// If the name cannot be that of a node, or the system has no random bytes.
+    pub fn by_authority(authority: &Authority, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
+        let issue = |grant: &Grant, now| authority.issue_bundle(grant, now);
+        IssuedKeys::new(authority.grid(), role, name, Revocations::default(), issue)
+    }
+
+    /// Issues keys with the authority in a folder.
+    ///
+    /// # Errors
+    /// If the authority is not there, or the name cannot be that of a node.
+    pub fn by_grid(grid: &GridFolder, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
+        IssuedKeys::new(grid.grid(), role, name, grid.revocations()?, |grant, now| grid.issue(grant, now))
+    }
+
+    fn new(
+        grid: &str,
+        role: Role,
+        name: &str,
+        revocations: Revocations,
+        issue: impl Fn(&Grant, UnixTime) -> Result<Bundle, KeysError>,
+    ) -> Result<IssuedKeys, KeysError> {
+        let issue = |role, name: &str| issue(&Grant::new(Identity::new(grid, role, name)?), UnixTime::now());
+        let own = issue(role, name)?;
+        let functions = match role {
+            Role::Server => Some(issue(Role::Client, &function_name(name))?),
+            Role::Agent | Role::Client | Role::Administrator => None,
+        };
+        Ok(IssuedKeys { own, functions, revocations })
+    }
+
+    /// Returns the keys for functions: those of a client.
+    pub fn functions(&self) -> Option<&Bundle> {
+        self.functions.as_ref()
+    }
+
+    /// Returns all of them on one line of JSON, with the private keys. Pass it through a pipe, never in a command line or
+    /// a log.
+    pub fn to_line(&self) -> String {
+        let (functions, revocations) = (self.functions.as_ref().map(Bundle::to_pem), self.revocations.to_text());
+        let line = KeysLine { own: self.own.to_pem(), functions, revocations };
+        serde_json::to_string(&line).expect("texts are JSON")
+    }
+
+    /// Returns the own keys.
+    ///
+    /// # Errors
+    /// If the cryptographic library does not accept the key.
+    pub fn keys(&self) -> io::Result<Keys> {
+        Keys::of_bundle(&self.own)
+    }
+}
+
+/// Reads revocations and a renewed certificate of the user regularly, as long as the membership is used. With `grant`, it
+/// renews the certificate itself, at half its life. Live connections keep theirs.
+fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Grant>) {
+    let membership = Arc::downgrade(membership);
+    let refresh = move |membership: &Membership| {
+        let Some(grant) = &grant else { return grid.refresh(membership).map(drop) };
+        let revocations = grid.revocations()?;
+        if *membership.trust.revocations() != revocations {
+            membership.trust.set_revocations(revocations);
+        }
+        let now = UnixTime::now();
+        match membership.credentials.due_for_renewal(now) {
+            true => membership.credentials.replace(&grid.issue(grant, now)?),
+            false => Ok(()),
+        }
+    };
+    let keep = move || {
+        let mut reported = None;
+        loop {
+            thread::sleep(REFRESH_INTERVAL);
+            let Some(membership) = membership.upgrade() else { return };
+            let error = refresh(&membership).err().map(|error| error.to_string());
+            if let Some(why) = error.as_ref().filter(|_| error != reported) {
+                tracing::warn!(target: "gridloom.keys", "the keys of this node cannot be refreshed: {why}");
+            }
+            reported = error;
+        }
+    };
+    let thread = thread::Builder::new().name("keys".into()).stack_size(STACK_BYTES);
+    if let Err(error) = thread.spawn(keep) {
+        tracing::warn!(target: "gridloom.keys", "the keys of this node will not be refreshed: {error}");
+    }
+}
+
+/// Returns the name of the client that functions of a server are.
+pub fn function_name(server: &str) -> String {
+    NameKind::User.mapped(&format!("functions of {server}")).into_owned()
+}
+
+/// What a node shows in a handshake, and what it accepts of others.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    keys: Keys,
+    memberships: Memberships,
+    pub tls: TlsConfigs,
+    node: NodeId,
+    pub(crate) nonce: [u8; 16],
+}
+
+impl Credentials {
+    /// Creates credentials for a node that starts with these keys.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn new(keys: Keys) -> io::Result<Credentials> {
+        let nonce = random()?;
+        let memberships = keys.memberships();
+        let node = id_of(keys.identity().as_ref(), &nonce);
+        let tls = TlsConfigs::new(&memberships);
+        Ok(Credentials { keys, memberships, tls, node, nonce })
+    }
+
+    /// Returns the identifier of the node.
+    pub fn id(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn why_missing(&self) -> Option<&str> {
+        self.keys.why_missing()
+    }
+
+    /// Verifies the certificate of a peer. TLS verifies nothing if it resumes a session, and a certificate may have been
+    /// revoked since.
+    ///
+    /// # Errors
+    /// Why the peer is refused.
+    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, String> {
+        if let Some(why) = self.why_missing() {
+            return Err(why.into());
+        }
+        self.memberships.peer(certificates, &Role::ALL, UnixTime::now()).map_err(|refusal| refusal.to_string())
+    }
+}
+
+/// Returns the identifier of a node with this identity.
+pub(crate) fn id_of(identity: Option<&Identity>, nonce: &[u8; 16]) -> NodeId {
+    let uri = identity.map_or_else(String::new, Identity::uri);
+    let hash = blake3::derive_key("gridloom 2026 identifier of a node v2", &[uri.as_bytes(), nonce].concat());
+    NodeId(u64::from_le_bytes(*hash.first_chunk().expect("a hash has 32 bytes")))
+}
+
+fn user_folder() -> io::Result<KeysFolder> {
+    KeysFolder::find().map_err(error)
+}
+
+fn error(error: KeysError) -> io::Error {
+    let kind = match error {
+        KeysError::Missing(_) => ErrorKind::NotFound,
+        KeysError::Refused(_) => ErrorKind::PermissionDenied,
+        _ => ErrorKind::InvalidInput,
+    };
+    io::Error::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns keys of a grid that exists in this process only.
+    pub(crate) fn keys(role: Role) -> Keys {
+        static AUTHORITY: std::sync::OnceLock<Authority> = std::sync::OnceLock::new();
+        let authority = AUTHORITY.get_or_init(|| Authority::new("tests", UnixTime::now()).unwrap());
+        let identity = Identity::new("tests", role, "test").unwrap();
+        Keys::of_bundle(&authority.issue_bundle(&Grant::new(identity), UnixTime::now()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_identifier_depends_on_the_identity_and_the_number() {
+        let (one, other) =
+            (Credentials::new(keys(Role::Server)).unwrap(), Credentials::new(keys(Role::Server)).unwrap());
+        assert_ne!(one.id(), other.id());
+        let identity = one.keys.identity().unwrap();
+        assert_eq!(id_of(Some(&identity), &one.nonce), one.id());
+        let another = Identity::new("tests", Role::Client, "test").unwrap();
+        assert_ne!(id_of(Some(&another), &one.nonce), one.id());
+        assert_ne!(id_of(None, &one.nonce), one.id());
+    }
+
+    #[test]
+    fn keys_pass_through_a_pipe_on_one_line() {
+        let authority = Authority::new("tests", UnixTime::now()).unwrap();
+        let issued = IssuedKeys::by_authority(&authority, Role::Server, "s1").unwrap();
+        let line = issued.to_line();
+        assert_eq!(line.lines().count(), 1);
+        let found = NodeKeys::from_line(&line).unwrap();
+        assert_eq!(found.own.identity(), issued.keys().unwrap().identity());
+        assert_eq!(found.functions.unwrap().issued.certificate.identity.name(), "functions of s1");
+        assert!(IssuedKeys::by_authority(&authority, Role::Agent, "a").unwrap().functions().is_none());
+        let error = NodeKeys::from_line("{}").unwrap_err();
+        assert!(error.to_string().starts_with("no keys on standard input: "), "{error}");
+        assert!(NodeKeys::from_line(&line[..line.len() / 2]).is_err());
+    }
+
+    #[test]
+    fn missing_keys_refuse_every_peer_with_their_reason() {
+        let credentials = Credentials::new(Keys::missing("no keys here")).unwrap();
+        assert_eq!(credentials.peer(None).unwrap_err(), "no keys here");
+        assert!(Keys::missing("why").is_missing());
+    }
+}
