@@ -23,7 +23,7 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What an authority certifies.
+/// The identity, functions and lifetime that an authority certifies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     pub identity: Identity,

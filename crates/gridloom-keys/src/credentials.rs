@@ -14,7 +14,7 @@ use crate::error::KeysError;
 use crate::provider::provider;
 use crate::time::after;
 
-/// What a member shows to its peers. Each handshake uses the current certificate; live connections keep theirs.
+/// The certificate that a member shows to its peers, and its key. Each handshake uses the current certificate; live connections keep theirs.
 pub struct Credentials {
     current: RwLock<Current>,
     /// Number of replacements.

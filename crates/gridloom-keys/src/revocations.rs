@@ -15,7 +15,7 @@ use crate::identity::Identity;
 use crate::json_lines::{self, LineError};
 use crate::time::as_seconds;
 
-/// What is revoked.
+/// A certificate or an identity that is revoked.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Revoked {
     Certificate(Serial),

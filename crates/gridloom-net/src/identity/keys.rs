@@ -303,24 +303,13 @@ impl IssuedKeys {
 /// renews the certificate itself, at half its life. Live connections keep theirs.
 fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Grant>) {
     let membership = Arc::downgrade(membership);
-    let refresh = move |membership: &Membership| {
-        let Some(grant) = &grant else { return grid.refresh(membership).map(drop) };
-        let revocations = grid.revocations()?;
-        if *membership.trust.revocations() != revocations {
-            membership.trust.set_revocations(revocations);
-        }
-        let now = UnixTime::now();
-        match membership.credentials.due_for_renewal(now) {
-            true => membership.credentials.replace(&grid.issue(grant, now)?),
-            false => Ok(()),
-        }
-    };
     let keep = move || {
         let mut reported = None;
         loop {
             thread::sleep(REFRESH_INTERVAL);
             let Some(membership) = membership.upgrade() else { return };
-            let error = refresh(&membership).err().map(|error| error.to_string());
+            let refreshed = refresh(&grid, &membership, grant.as_ref(), UnixTime::now());
+            let error = refreshed.err().map(|error| error.to_string());
             if let Some(why) = error.as_ref().filter(|_| error != reported) {
                 tracing::warn!(target: "gridloom.keys", "the keys of this node cannot be refreshed: {why}");
             }
@@ -330,6 +319,18 @@ fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Gran
     let thread = thread::Builder::new().name("keys".into()).stack_size(STACK_BYTES);
     if let Err(error) = thread.spawn(keep) {
         tracing::warn!(target: "gridloom.keys", "the keys of this node will not be refreshed: {error}");
+    }
+}
+
+fn refresh(grid: &GridFolder, membership: &Membership, grant: Option<&Grant>, now: UnixTime) -> Result<(), KeysError> {
+    let Some(grant) = grant else { return grid.refresh(membership).map(drop) };
+    let revocations = grid.revocations()?;
+    if *membership.trust.revocations() != revocations {
+        membership.trust.set_revocations(revocations);
+    }
+    match membership.credentials.due_for_renewal(now) {
+        true => membership.credentials.replace(&grid.issue(grant, now)?),
+        false => Ok(()),
     }
 }
 
@@ -440,6 +441,26 @@ pub(crate) mod tests {
         let error = NodeKeys::from_line("{}").unwrap_err();
         assert!(error.to_string().starts_with("no keys on standard input: "), "{error}");
         assert!(NodeKeys::from_line(&line[..line.len() / 2]).is_err());
+    }
+
+    #[test]
+    fn a_node_renews_its_certificate_at_half_its_life_and_reads_revocations() {
+        let place = tempfile::tempdir().unwrap();
+        let (now, administrator) = (UnixTime::now(), Identity::new("lab", Role::Administrator, "carol").unwrap());
+        let grid = KeysFolder::at(place.path().join("keys")).create(&administrator, now).unwrap();
+        let grant = Grant::new(Identity::new("lab", Role::Server, "s1").unwrap());
+        let membership = grid.issue(&grant, now).unwrap().membership().unwrap();
+        let serial = || membership.credentials.certificate().serial;
+        let (first, day) = (serial(), gridloom_keys::DAY.as_secs());
+        let after = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs() + days * day));
+        refresh(&grid, &membership, Some(&grant), after(40)).unwrap();
+        assert_eq!(serial(), first);
+        refresh(&grid, &membership, Some(&grant), after(50)).unwrap();
+        assert_ne!(serial(), first);
+        assert_eq!(membership.trust.revocations().iter().count(), 0);
+        grid.revoke(&[gridloom_keys::Revoked::Identity(administrator)], "a test", now).unwrap();
+        refresh(&grid, &membership, Some(&grant), after(50)).unwrap();
+        assert_eq!(membership.trust.revocations().iter().count(), 1);
     }
 
     #[test]

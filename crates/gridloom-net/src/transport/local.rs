@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_or_slow_dialler_is_abandoned() {
+    fn a_dialler_that_ends_without_a_hello_is_turned_away() {
         let (mut here, there) = UnixStream::pair().unwrap();
         drop(there);
         assert!(answer(&mut here, |_| unreachable!("no hello has come")).is_err());

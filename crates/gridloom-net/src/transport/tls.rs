@@ -210,7 +210,7 @@ impl Target<'_, '_> {
     }
 }
 
-/// What a connection does next.
+/// The next step of a connection.
 enum Step {
     Again,
     /// It needs bytes of the peer.
