@@ -124,3 +124,10 @@ def gate(tmp_path):
     gate = Gate(tmp_path / "gate")
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def other_gate(tmp_path):
+    gate = Gate(tmp_path / "other")
+    yield gate
+    gate.open()

@@ -18,8 +18,8 @@ def stop(gate, x=None):
 
 
 def running(gate):
-    """Waits until a call of `stop` runs."""
-    while not list(gate.path.parent.glob("gate.[0-9]*")):
+    """Waits until a call of `stop` with this gate runs."""
+    while not list(gate.path.parent.glob(f"{gate.path.name}.[0-9]*")):
         time.sleep(0.001)
 
 

@@ -166,13 +166,15 @@ def test_threads_that_continue_do_not_spoil_the_next_call(one, gate):
     assert is_free(one)
 
 
-def test_a_crash_of_such_a_thread_ends_the_call_that_runs_then(one, gate, tmp_path):
+def test_a_crash_of_such_a_thread_ends_the_call_that_runs_then(one, gate, other_gate):
     def crashes_later(gate):
         threading.Thread(target=lambda: (stop(gate), os._exit(7))).start()
 
     one.run(crashes_later, str(gate.path)).get(60)
-    call = one.run(stop, str(tmp_path / "other"))
+    call = one.run(stop, str(other_gate.path))
+    # A call that has not begun when the thread ends its process runs again.
     running(gate)
+    running(other_gate)
     gate.open()
     assert isinstance(error := call.exception(60), gl.Crashed) and "exit status 7" in str(error)
     assert is_free(one)
