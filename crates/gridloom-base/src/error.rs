@@ -136,6 +136,14 @@ pub enum TaskError {
         /// The expected and the actual value.
         why: String,
     },
+    /// The user who made the call may not call the function.
+    #[error("server '{server}' refused the call of '{function}': {why}")]
+    NotPermitted {
+        function: String,
+        server: String,
+        /// The functions that the user may call, and the remedy.
+        why: String,
+    },
     /// The object of the method call does not exist, or no longer exists.
     #[error("server '{server}' does not have the object to run '{function}' on: {why}")]
     ObjectMissing {
@@ -222,6 +230,7 @@ impl TaskError {
         | TaskError::CannotRun { function, server, .. }
         | TaskError::MemoryExceeded { function, server, .. }
         | TaskError::Refused { function, server, .. }
+        | TaskError::NotPermitted { function, server, .. }
         | TaskError::ObjectMissing { function, server, .. } = &mut self
         {
             its_function.clone_into(function);

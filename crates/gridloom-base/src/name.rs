@@ -21,6 +21,8 @@ pub struct NamedDatum {
     pub method: Method,
     /// The call that put it, if a function did.
     pub put_by: Option<PutOrigin>,
+    /// The user who put it. Other users can read it, but not replace or delete it.
+    pub owner: String,
 }
 
 /// The call that put a datum, and a digest of the data. If the call runs again, it may put the same data again.
@@ -47,6 +49,12 @@ pub enum NameError {
          replace"
     )]
     ContentDiffers { name: String },
+    /// The name belongs to another user.
+    #[error(
+        "'{name}' belongs to '{owner}', and '{user}' can neither replace nor delete it; use another name, or ask '{owner}' or an \
+         administrator of the grid"
+    )]
+    NotOwner { name: String, owner: String, user: String },
     /// The name does not exist.
     #[error("no shared data are named '{name}'{}", near_text(near))]
     Unknown {

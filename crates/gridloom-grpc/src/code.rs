@@ -116,6 +116,7 @@ impl From<TaskError> for Failed {
             TaskError::NoSuchFunction { .. } => GRPC_FUNCTION_NOT_FOUND,
             TaskError::CannotRun { .. }
             | TaskError::Refused { .. }
+            | TaskError::NotPermitted { .. }
             | TaskError::StoreFull { .. }
             | TaskError::StoreFailed { .. }
             | TaskError::Preempted { .. } => GRPC_RPC_REFUSED,
@@ -155,6 +156,7 @@ impl From<NameError> for Failed {
             NameError::InvalidName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
             NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
+            NameError::NotOwner { .. } => GRPC_RPC_REFUSED,
             NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } | NameError::NotStored { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }

@@ -14,7 +14,7 @@ pub fn default_grid() -> String {
 /// Returns the host's name for agents and servers, and the user's name for clients and administrators.
 pub fn default_name(role: Role) -> String {
     match role {
-        Role::Agent | Role::Server => host_name(),
+        Role::Agent | Role::Server | Role::Functions => host_name(),
         Role::Client | Role::Administrator => user_name(),
     }
 }

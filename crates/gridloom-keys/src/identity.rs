@@ -19,25 +19,28 @@ pub enum Role {
     Agent,
     Server,
     Client,
+    /// The functions of a server, which has their name: a client that acts for the programs whose calls it runs.
+    Functions,
     /// A client that may also approve requests, revoke certificates, and cancel the calls of others.
     Administrator,
 }
 
 impl Role {
-    pub const ALL: [Role; 4] = [Role::Agent, Role::Server, Role::Client, Role::Administrator];
+    pub const ALL: [Role; 5] = [Role::Agent, Role::Server, Role::Client, Role::Functions, Role::Administrator];
 
     pub fn name(self) -> &'static str {
         match self {
             Role::Agent => "agent",
             Role::Server => "server",
             Role::Client => "client",
+            Role::Functions => "functions",
             Role::Administrator => "administrator",
         }
     }
 
     fn name_kind(self) -> NameKind {
         match self {
-            Role::Agent | Role::Server => NameKind::Server,
+            Role::Agent | Role::Server | Role::Functions => NameKind::Server,
             Role::Client | Role::Administrator => NameKind::User,
         }
     }
@@ -119,7 +122,8 @@ impl Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} '{}' of the grid '{}'", self.role, self.name, self.grid)
+        let of = if self.role == Role::Functions { " of the server" } else { "" };
+        write!(f, "{}{of} '{}' of the grid '{}'", self.role, self.name, self.grid)
     }
 }
 
@@ -169,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_identity_and_its_uri_belong_together(grid in "[a-z0-9._-]{1,20}", role in 0..4usize, name in "\\PC{1,30}") {
+        fn an_identity_and_its_uri_belong_together(grid in "[a-z0-9._-]{1,20}", role in 0..Role::ALL.len(), name in "\\PC{1,30}") {
             if let Ok(identity) = Identity::new(&grid, Role::ALL[role], &name) {
                 prop_assert_eq!(Identity::from_uri(&identity.uri()).unwrap(), identity.clone());
                 let json = serde_json::to_string(&identity).unwrap();

@@ -43,6 +43,7 @@ fn roles_in_words(roles: &[Role]) -> String {
     let with_article = |role: &Role| match role {
         Role::Agent | Role::Administrator => format!("an {role}"),
         Role::Server | Role::Client => format!("a {role}"),
+        Role::Functions => "functions of a server".into(),
     };
     roles.iter().map(with_article).collect::<Vec<_>>().join(" or ")
 }

@@ -41,7 +41,7 @@ use self::timers::{Clock, Timers};
 use self::workers::Workers;
 use crate::descriptors::raise_descriptor_limit;
 use crate::durable::{Durable, Writer};
-use crate::identity::{Credentials, HostId, Keys};
+use crate::identity::{Credentials, HostId, Keys, host_name};
 use crate::jobs::JobsConfig;
 use crate::log;
 use crate::pid::pid;
@@ -157,6 +157,7 @@ impl NetNode {
         let mut listener = listener.map(Listener::new);
         let near = if config.shared_memory { LocalSockets::open(id, listener.as_mut()) } else { Ok(None) };
         let (near, refused) = near.map_or_else(|error| (None, Some(error)), |near| (near, None));
+        let machine_name = config.site.as_ref().map_or_else(host_name, |site| site.name().to_string());
         let host = if near.is_some() { HostId::here().0 } else { String::new() };
         let host = config.site.as_ref().map_or(host.clone(), |site| site.on(&host));
         let apart = Arc::new(EmulatedLinks::new(config.site));
@@ -189,6 +190,7 @@ impl NetNode {
             number: [0; 16],
             nonce: [0; 32],
             pass: None,
+            machine: machine_name,
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;

@@ -292,6 +292,7 @@ mod tests {
             is_durable: true,
             method: gridloom_base::Method::Auto,
             put_by: None,
+            owner: String::new(),
         }
     }
 

@@ -68,8 +68,8 @@ pub(crate) fn world_line_for(input: &Input) -> Option<LogLine> {
                 Err(error) => debug(Category::Worker, "a task has failed").task(*task).why(error),
             })
         }
-        Input::PeerUp { name, address, .. } if connections() => {
-            Some(debug(Category::Net, "connected").peer(name).address(address))
+        Input::PeerUp { peer, name, origin, address, .. } if connections() => {
+            Some(debug(Category::Net, "connected").peer(origin.program(*peer, name)).address(address))
         }
         Input::PeerLost { peer, why } if connections() => {
             Some(debug(Category::Net, "disconnected").peer(peer).why(why))

@@ -204,6 +204,12 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("why", why)?;
             "Refused"
         }
+        TaskError::NotPermitted { function, server, why } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "NotPermitted"
+        }
         _ => "TaskError",
     })
 }
@@ -228,6 +234,11 @@ fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("name", name)?;
             fields.set_item("size_bytes", size_bytes)?;
             "NoRoomToShare"
+        }
+        NameError::NotOwner { name, owner, .. } => {
+            fields.set_item("name", name)?;
+            fields.set_item("owner", owner)?;
+            "NotPermitted"
         }
         NameError::InvalidName { .. } => "ArgumentError",
         NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",

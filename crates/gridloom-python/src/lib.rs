@@ -57,6 +57,8 @@ mod snapshots;
 mod wait;
 mod worker;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
@@ -112,9 +114,21 @@ mod _gridloom {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::log::start();
+        gridloom::set_program_name(&crate::program_name(module.py())?);
         module.add("REGROUP_BODIES_MAX", REGROUP_BODIES_MAX)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
+}
+
+/// Returns the name of the program that runs: that of its script, `python` without one, and `notebook` in a kernel.
+fn program_name(py: Python<'_>) -> PyResult<String> {
+    let arguments: Vec<OsString> = PyModule::import(py, "sys")?.getattr("argv")?.extract().unwrap_or_default();
+    let script = Path::new(arguments.first().map_or("".as_ref(), OsString::as_os_str)).file_name();
+    Ok(match script.map(|name| name.to_string_lossy()).as_deref() {
+        None | Some("" | "-c" | "-") => "python".into(),
+        Some("ipykernel_launcher.py") => "notebook".into(),
+        Some(name) => name.into(),
+    })
 }
 
 /// Imports a module of NumPy or of the package, by name: a look-up in `sys.modules` after the first time.

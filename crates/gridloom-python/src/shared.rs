@@ -145,12 +145,13 @@ pub(crate) fn list_shared<'py>(
     py: Python<'py>,
     grid: &RawGrid,
     prefix: String,
-) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>)>> {
+) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>, String)>> {
     let (_, grid) = grid.live(py)?;
     let listed = interruptible(py, move || grid.shared().list(&prefix))?.or_raise(py)?;
     let plain = |one: gridloom::SharedDataEntry| {
         let size_bytes = one.meta.size_bytes();
-        Ok((one.name, one.version, to_plain(py, &one.meta.to_string())?, size_bytes, one.replicas, one.servers))
+        let kind = to_plain(py, &one.meta.to_string())?;
+        Ok((one.name, one.version, kind, size_bytes, one.replicas, one.servers, one.owner))
     };
     listed.into_iter().map(plain).collect()
 }

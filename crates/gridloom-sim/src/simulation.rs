@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{NodeId, Origin, Time};
 use gridloom_core::node::Event;
 use gridloom_flow::ActionId;
 use gridloom_platform::{HostId, Platform};
@@ -143,6 +143,11 @@ impl Simulation {
 
     pub fn now(&self) -> Time {
         self.environment.kernel.now()
+    }
+
+    /// Sets the user of a node, with their rights. Call it before the node's first step.
+    pub fn set_origin(&mut self, node: NodeId, origin: Origin) {
+        self.grid.set_origin(node, origin);
     }
 
     /// Returns the platform of the simulation.

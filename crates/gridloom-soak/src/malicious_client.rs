@@ -231,6 +231,7 @@ impl MaliciousClient {
             is_durable: true,
             method: gridloom_base::Method::Auto,
             put_by: None,
+            owner: String::new(),
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
     }

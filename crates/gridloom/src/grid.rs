@@ -24,7 +24,7 @@ use crate::launch::{Mapping, Regroup};
 use crate::local::LocalConfig;
 use crate::object::{Object, class_named};
 use crate::plan::PlanRecord;
-use crate::session::{self, CONNECT_LIMIT, CallOutput, GangCallback, Session, Traffic, UnreadErrors};
+use crate::session::{self, CONNECT_LIMIT, CallOutput, EndTaskAnswers, GangCallback, Session, Traffic, UnreadErrors};
 use crate::shared_data::SharedData;
 use crate::simulate::{SimulateConfig, SimulationReport};
 use crate::{Error, Value, modules};
@@ -379,9 +379,13 @@ impl Grid {
         session::take_output(&self.0, limit)
     }
 
-    /// Ends a task on a server, whoever owns it: its program receives a cancellation.
-    pub fn end_task(&self, server: NodeId, task: TaskId) {
-        self.0.command(Command::EndTask { server, task });
+    /// Ends tasks on servers: their programs receive a cancellation. Only administrators of the grid may end tasks of other
+    /// users. Returns for each server that answers within `limit` whether it ends the task, or why it does not.
+    ///
+    /// # Errors
+    /// If the session is closed.
+    pub fn end_tasks(&self, tasks: &[(NodeId, TaskId)], limit: Duration) -> Result<EndTaskAnswers, Error> {
+        session::end_tasks(&self.0, tasks, limit)
     }
 
     /// The session's clock, seconds: since 1970 for real, virtual in simulation.

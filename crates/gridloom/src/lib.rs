@@ -41,6 +41,7 @@ mod object;
 mod offer;
 mod plan;
 pub mod process;
+mod program_name;
 mod report;
 mod session;
 mod shared_data;
@@ -70,8 +71,11 @@ pub use offer::{
 pub use plan::{
     AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,
 };
+pub use program_name::set_program_name;
 pub use report::{GroupProgress, Report, timeline_html};
-pub use session::{CallEnd, CallOutput, CallbackHandler, GangCallback, Interrupt, Traffic, UnreadErrors};
+pub use session::{
+    CallEnd, CallOutput, CallbackHandler, EndTaskAnswers, GangCallback, Interrupt, Traffic, UnreadErrors,
+};
 pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedDataEntry, SharedDataReport};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport, ignored_text};
 pub use testbed_grid::TestbedGridConfig;

@@ -35,6 +35,8 @@ pub struct SharedDataEntry {
     pub is_durable: bool,
     /// How it is transferred to servers that read it.
     pub method: Method,
+    /// The user who put it.
+    pub owner: String,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
 }
@@ -336,7 +338,7 @@ impl<'a> SharedData<'a> {
 
     fn listed(
         &self,
-        NameEntry { named: NamedDatum { name, version, meta, replicas, is_durable, method, .. }, holders }: NameEntry,
+        NameEntry { named: NamedDatum { name, version, meta, replicas, is_durable, method, owner, .. }, holders }: NameEntry,
     ) -> SharedDataEntry {
         let state = self.0.state();
         let names = state.directory.names();
@@ -348,6 +350,7 @@ impl<'a> SharedData<'a> {
             replicas,
             is_durable,
             method,
+            owner,
             servers: holders.into_iter().map(name_of).collect(),
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use gridloom::Grid;
+use gridloom_base::Program;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_core::node::message::{ProgramWaits, ServerStatus, Stage, TaskStatus};
 use gridloom_perf::ServerView;
@@ -21,6 +22,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 pub struct Options {
     #[command(flatten)]
     grid: GridOption,
+    /// List only calls of this user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -28,13 +32,15 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let grid = options.grid.connect()?;
-    let servers = ask(&grid)?;
-    let waits = grid.waits(ANSWER_LIMIT)?;
+    let mut servers = ask(&grid)?;
+    let mut waits = grid.waits(ANSWER_LIMIT)?;
+    if let Some(user) = &options.user {
+        servers.iter_mut().filter_map(|(_, status)| status.as_mut()).for_each(|status| keep_user(status, user));
+        waits.retain(|wait| wait.program.user == *user);
+    }
     if options.json {
-        let calls = servers.iter().flat_map(|(server, status)| {
-            let tasks = status.iter().flat_map(|status| &status.tasks);
-            tasks.map(|task| call_json(server, task))
-        });
+        let calls =
+            servers.iter().flat_map(|(server, status)| status.iter().flat_map(|status| calls_json(server, status)));
         let silent = servers.iter().filter(|(_, status)| status.is_none()).map(|(server, _)| &server.name);
         let silent: Vec<&String> = silent.collect();
         let waits: Vec<Value> = waits.iter().map(waits_json).collect();
@@ -53,21 +59,34 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 fn wait_lines(program: &ProgramWaits) -> Vec<String> {
     let seconds = ns_to_seconds(program.waited_ns);
-    let mut lines = vec![format!(
-        "{} '{}' has waited for {seconds:.0} s without an event. It waits for:",
-        program.client, program.name
-    )];
+    let mut lines = vec![format!("{} has waited for {seconds:.0} s without an event. It waits for:", program.program)];
     lines.extend(program.waits.iter().map(|wait| format!("  {wait}")));
     lines
 }
 
 fn waits_json(program: &ProgramWaits) -> Value {
-    json!({
-        "client": program.client.to_string(),
-        "name": program.name,
+    let mut value = json!({
+        "client": program.program.client.to_string(),
         "wait_seconds": ns_to_seconds(program.waited_ns),
         "for": program.waits,
-    })
+    });
+    add_program(&mut value, Some(&program.program));
+    value
+}
+
+/// Adds user, host and name of a program to an object; null if they are unknown.
+pub(super) fn add_program(object: &mut Value, program: Option<&Program>) {
+    let known = |text: &String| if text.is_empty() { Value::Null } else { text.clone().into() };
+    object["user"] = program.map_or(Value::Null, |program| known(&program.user));
+    object["host"] = program.map_or(Value::Null, |program| known(&program.host));
+    object["program"] = program.map_or(Value::Null, |program| known(&program.name));
+}
+
+/// Removes the calls of other users from a status.
+fn keep_user(status: &mut ServerStatus, user: &str) {
+    let is_users = |task: &TaskStatus| status.program_of(task).is_some_and(|program| program.user == user);
+    let tasks: Vec<TaskStatus> = status.tasks.iter().filter(|task| is_users(task)).cloned().collect();
+    (status.count, status.tasks) = (tasks.len() as u64, tasks);
 }
 
 /// The servers, each with its status if it answered in time.
@@ -77,19 +96,24 @@ pub(super) fn ask(grid: &Grid) -> Result<Servers> {
     Ok(grid.statuses(ANSWER_LIMIT)?)
 }
 
-pub(super) fn call_json(server: &ServerView, task: &TaskStatus) -> Value {
-    json!({
-        "call": task.task.to_string(),
-        "function": task.function,
-        "server": server.name,
-        "stage": stage(task.stage),
-        "run_seconds": ns_to_seconds(task.run_ns),
-    })
+pub(super) fn calls_json(server: &ServerView, status: &ServerStatus) -> Vec<Value> {
+    let of = |task: &TaskStatus| {
+        let mut value = json!({
+            "call": task.task.to_string(),
+            "function": task.function,
+            "server": server.name,
+            "stage": stage(task.stage),
+            "run_seconds": ns_to_seconds(task.run_ns),
+        });
+        add_program(&mut value, status.program_of(task));
+        value
+    };
+    status.tasks.iter().map(of).collect()
 }
 
 /// Returns a table of at most `at_most` calls, the longest-running calls first; no lines at all if there are no calls.
 pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
-    let mut calls: Vec<(&ServerView, &TaskStatus)> = Vec::new();
+    let mut calls: Vec<(&ServerView, &TaskStatus, Option<&Program>)> = Vec::new();
     let (mut count, mut lines) = (0, Vec::new());
     for (server, status) in servers {
         let Some(status) = status else {
@@ -97,18 +121,22 @@ pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
             continue;
         };
         count += status.count as usize;
-        calls.extend(status.tasks.iter().map(|task| (server, task)));
+        calls.extend(status.tasks.iter().map(|task| (server, task, status.program_of(task))));
     }
     if calls.is_empty() {
         return lines;
     }
-    calls.sort_by_key(|(_, task)| (task.stage, std::cmp::Reverse(task.run_ns)));
-    lines.push(format!("{:<28} {:<24} {:<20} {:<8} {:>9}", "call", "function", "server", "stage", "ran, s"));
-    for (server, TaskStatus { task, function, stage: at, run_ns }) in calls.iter().take(at_most) {
+    calls.sort_by_key(|(_, task, _)| (task.stage, std::cmp::Reverse(task.run_ns)));
+    lines.push(format!(
+        "{:<28} {:<24} {:<20} {:<8} {:>9}  {}",
+        "call", "function", "server", "stage", "ran, s", "user: program"
+    ));
+    for (server, TaskStatus { task, function, stage: at, run_ns, .. }, program) in calls.iter().take(at_most) {
         let ran = if *run_ns > 0 { format!("{:.1}", ns_to_seconds(*run_ns)) } else { "-".to_string() };
         let function = if function.is_empty() { "(takes data)" } else { function.as_str() };
         let (task, name) = (task.to_string(), &server.name);
-        lines.push(format!("{task:<28} {function:<24} {name:<20} {:<8} {ran:>9}", stage(*at)));
+        let program = program.map_or_else(|| "-".to_string(), ToString::to_string);
+        lines.push(format!("{task:<28} {function:<24} {name:<20} {:<8} {ran:>9}  {program}", stage(*at)));
     }
     let shown = calls.len().min(at_most);
     if count > shown {

@@ -95,6 +95,7 @@ fn name_json(one: &SharedDataEntry) -> Value {
         "replicas": one.replicas,
         "durable": one.is_durable,
         "method": one.method.to_string(),
+        "owner": one.owner,
         "servers": one.servers,
     })
 }
@@ -113,16 +114,17 @@ fn table(names: &[SharedDataEntry], has_head: bool) -> String {
         let (name, kind) = ("name", "kind");
         let _ = writeln!(
             text,
-            "{name:<name_width$} {:>7} {:>9}  {kind:<kind_width$} {:>4}  {:<7}  servers",
-            "version", "size", "keep", "durable"
+            "{name:<name_width$} {:>7} {:>9}  {kind:<kind_width$} {:>4}  {:<7}  {:<12}  servers",
+            "version", "size", "keep", "durable", "owner"
         );
     }
     for ((one, name), kind) in names.iter().zip(&shown).zip(&kinds) {
         let (size, servers) = (scaled(one.meta.size_bytes() as f64, "B"), some_of(&one.servers));
+        let owner = Escaped(&one.owner).to_string();
         let (version, replicas, durable) = (one.version, one.replicas, if one.is_durable { "yes" } else { "no" });
         let _ = writeln!(
             text,
-            "{name:<name_width$} {version:>7} {size:>9}  {kind:<kind_width$} {replicas:>4}  {durable:<7}  {servers}"
+            "{name:<name_width$} {version:>7} {size:>9}  {kind:<kind_width$} {replicas:>4}  {durable:<7}  {owner:<12}  {servers}"
         );
     }
     text

@@ -63,7 +63,7 @@ pub struct RequestOptions {
     #[arg(value_parser = parse_grid)]
     grid: String,
     /// Role: agent, server, client or administrator
-    #[arg(long, default_value = "client")]
+    #[arg(long, default_value = "client", value_parser = parse_role)]
     role: Role,
     /// Name in the grid [default: of a server or agent, the name of this host; otherwise the user's name]
     #[arg(long)]
@@ -94,7 +94,7 @@ pub struct Approve {
     #[arg(long)]
     fingerprint: Option<Fingerprint>,
     /// Role to give [default: the requested one]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_role)]
     role: Option<Role>,
     /// Name to give [default: the requested one]
     #[arg(long)]
@@ -506,3 +506,12 @@ pub fn parse_grid(text: &str) -> Result<String, String> {
 
 /// Maximum size of a request or certificate that is read.
 const SENT_BYTES_MAX: u64 = 64 << 10;
+
+/// Parses the role of a request. Servers issue the certificates of functions themselves.
+fn parse_role(text: &str) -> Result<Role, String> {
+    match text.parse() {
+        Ok(Role::Functions) => Err("a server issues the certificate of its functions itself".into()),
+        Ok(role) => Ok(role),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -12,10 +12,11 @@ use anyhow::{Result, bail};
 use gridloom::{Error, Grid};
 use gridloom_base::escaped::escaped_json;
 use gridloom_base::near::near_names;
-use gridloom_base::{EscapedLine, NodeId, TaskId};
+use gridloom_base::{EscapedLine, NodeId, Program, TaskId};
 use gridloom_core::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use serde_json::json;
 
+use super::calls::add_program;
 use super::{GridOption, print_text};
 
 /// How long to wait for a server's answer before the command continues without it.
@@ -92,6 +93,7 @@ fn runs_code(grid: &Grid) -> bool {
 /// A line of output, with its server.
 struct LineFromServer {
     server: String,
+    program: Option<Program>,
     line: OutputLine,
 }
 
@@ -201,8 +203,12 @@ impl Reader<'_> {
         let former = place.after;
         place.asked = None;
         place.after = place.after.max(output.after);
-        let new = output.lines.into_iter().filter(|line| line.number > former);
-        new.map(|line| LineFromServer { server: place.name.clone(), line }).collect()
+        let new = output.lines.iter().filter(|line| line.number > former);
+        let of = |line: &OutputLine| {
+            let (server, program) = (place.name.clone(), output.program_of(line).cloned());
+            LineFromServer { server, program, line: line.clone() }
+        };
+        new.map(of).collect()
     }
 }
 
@@ -211,8 +217,8 @@ fn print(options: &Options, lines: &[LineFromServer]) -> Result<()> {
     if text.is_empty() { Ok(()) } else { print_text(&text) }
 }
 
-fn json_of(LineFromServer { server, line }: &LineFromServer) -> String {
-    let value = json!({
+fn json_of(LineFromServer { server, program, line }: &LineFromServer) -> String {
+    let mut value = json!({
         "time": humantime::format_rfc3339_micros(date(line)).to_string(),
         "server": server,
         "function": line.function,
@@ -220,6 +226,7 @@ fn json_of(LineFromServer { server, line }: &LineFromServer) -> String {
         "stream": if line.is_error { "stderr" } else { "stdout" },
         "text": line.text,
     });
+    add_program(&mut value, program.as_ref());
     format!("{}\n", escaped_json(&value.to_string()))
 }
 
@@ -227,13 +234,14 @@ fn date(line: &OutputLine) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(line.at.0)
 }
 
-/// Formats a line: `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90] residual 0.02`. Control characters are
-/// escaped: a line must neither imitate other lines nor change the terminal.
-fn text_of(LineFromServer { server, line }: &LineFromServer) -> String {
+/// Formats a line: `2026-01-31T12:00:00.123Z [solve@node-3 t17@n2f3a90 anna: train.py on laptop] residual 0.02`. Control
+/// characters are escaped: a line must neither imitate other lines nor change the terminal.
+fn text_of(LineFromServer { server, program, line }: &LineFromServer) -> String {
     let (time, call) = (humantime::format_rfc3339_millis(date(line)), line.call);
+    let program = program.as_ref().map_or_else(String::new, |program| format!(" {program}"));
     let function = short_name(&line.function);
     let (server, text) = (EscapedLine(server), EscapedLine(&line.text));
-    format!("{time} [{}@{server} {call}] {text}\n", EscapedLine(function))
+    format!("{time} [{}@{server} {call}{program}] {text}\n", EscapedLine(function))
 }
 
 #[cfg(test)]
@@ -248,17 +256,20 @@ mod tests {
             number: 1,
             call: "t17@n2f3a90".parse().unwrap(),
             function: "physics/solve".into(),
+            program: NodeId(7),
             is_error: true,
             at: Time(1_500_000),
             text: "a\tb\x1b[2Jä".into(),
         };
-        let printed = LineFromServer { server: "one".into(), line };
-        let text = "1970-01-01T00:00:00.001Z [solve@one t17@n2f3a90] a\tb\\u{1b}[2Jä\n";
+        let program =
+            Program { client: NodeId(7), user: "anna".into(), host: "lap\ntop".into(), name: "train.py".into() };
+        let printed = LineFromServer { server: "one".into(), program: Some(program), line };
+        let text = "1970-01-01T00:00:00.001Z [solve@one t17@n2f3a90 anna: train.py on lap\\ntop] a\tb\\u{1b}[2Jä\n";
         assert_eq!(text_of(&printed), text);
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&json_of(&printed)).unwrap(),
             json!({"time": "1970-01-01T00:00:00.001500Z", "server": "one", "function": "physics/solve", "call": "t17@n2f3a90",
-                   "stream": "stderr", "text": "a\tb\x1b[2Jä"})
+                   "stream": "stderr", "text": "a\tb\x1b[2Jä", "user": "anna", "host": "lap\ntop", "program": "train.py"})
         );
     }
 }

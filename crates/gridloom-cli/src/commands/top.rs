@@ -12,7 +12,7 @@ use gridloom_core::node::message::Stage;
 use gridloom_perf::{LinkReport, host_of};
 use serde_json::json;
 
-use super::calls::{Servers, ask, call_json, lines};
+use super::calls::{Servers, ask, calls_json, lines};
 use super::models::link_json;
 use super::{GridOption, clear_terminal, print_json, print_text};
 use crate::quantities::scaled;
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 fn print_page(servers: &Servers, links: &[LinkReport]) -> Result<()> {
     let rows = servers.iter().map(|(server, status)| {
-        let calls = status.iter().flat_map(|status| &status.tasks).map(|task| call_json(server, task));
+        let calls = status.iter().flat_map(|status| calls_json(server, status));
         json!({
             "name": server.name,
             "slots": server.slots,

@@ -1,10 +1,10 @@
-//! Any client of the grid can list the calls on the servers and cancel them.
+//! The calls on the servers: who makes them, and who may cancel them.
 
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Grid, Running, file, status_and_stderr, succeeds};
+use crate::support::{Grid, Running, admit_user, file, status_and_stderr, succeeds};
 
 const IDL: &str = "Module os; Define nap(IN int seconds, OUT int *left) Calls \"C\" left = sleep(seconds);\n";
 
@@ -81,8 +81,45 @@ fn calls_are_listed_and_cancelled() {
     let (code, error) = status_and_stderr(grid.command(&["cancel", "7"]));
     assert!(code == 2 && error.contains("'7' is not a name such as t17@n2f3a90"), "{error}");
     let (code, error) = status_and_stderr(grid.command(&["cancel"]));
-    assert!(code == 2 && error.contains("<CALL|--all>"), "{error}");
+    assert!(code == 2 && error.contains("<CALL|--user <NAME>|--all>"), "{error}");
     let output = grid.command(&["cancel", name]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!output.status.success() && text.contains("is not on a server; 'gridloom calls' lists"), "{text}");
+}
+
+/// Earlier, every client could cancel all calls and delete all data, and nobody saw whose they were.
+#[test]
+fn users_see_whose_calls_and_data_there_are_and_change_only_their_own() {
+    let grid = Grid::start();
+    let _one = serve(&grid);
+    let (bert, dora) = (admit_user("bert", "*"), admit_user("dora", "linalg/*"));
+    let of = |keys: &std::path::Path, arguments: &[&str]| {
+        let mut command = grid.command(arguments);
+        command.env("GRIDLOOM_KEYS", keys).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let own = nap(&grid);
+    let owned = calls(&grid, 1).remove(0);
+    let berts = of(&bert, &["call", "os/nap", "600"]).spawn().unwrap();
+    let both = calls(&grid, 2);
+    let berts_call = both.iter().find(|call| call["user"] == "bert").unwrap();
+    assert_eq!((&berts_call["program"], &berts_call["host"]), (&"gridloom".into(), &owned["host"]));
+    assert!(owned["host"].as_str().is_some_and(|host| !host.is_empty()), "{owned}");
+    let page = succeeds(of(&bert, &["calls", "--user", "bert"]));
+    assert!(page.contains("  bert: gridloom on ") && page.lines().count() == 2, "{page}");
+
+    let refused = of(&bert, &["cancel", owned["call"].as_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(refused.stdout).unwrap();
+    let why =
+        format!("was not cancelled: the call belongs to '{}', and 'bert' is not", owned["user"].as_str().unwrap());
+    assert!(refused.status.code() == Some(1) && text.contains(&why), "{text}");
+    assert_eq!(calls(&grid, 2).len(), 2);
+    assert_eq!(succeeds(of(&bert, &["cancel", "--user", "bert"])), "1 call cancelled\n");
+    assert!(error_of(berts).contains("the call was cancelled"));
+    assert_eq!(succeeds(grid.command(&["cancel", "--all"])), "1 call cancelled\n");
+    assert!(error_of(own).contains("the call was cancelled"));
+
+    let denied = of(&dora, &["call", "os/nap", "0"]).output().unwrap();
+    let text = String::from_utf8(denied.stderr).unwrap();
+    assert!(!denied.status.success() && text.contains("the certificate of 'dora' permits linalg/*;"), "{text}");
 }

@@ -50,7 +50,7 @@ fn names_are_listed_and_deleted() {
     }
     let page = succeeds(grid.command(&["data"]));
     let lines: Vec<&str> = page.lines().collect();
-    assert!(lines[0].starts_with("name ") && lines[0].ends_with("keep  durable  servers"), "{page}");
+    assert!(lines[0].starts_with("name ") && lines[0].ends_with("keep  durable  owner         servers"), "{page}");
     let of_mesh: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(of_mesh, ["mesh", "2", "6", "B", "6", "bytes", "1", "no", "one"], "{page}");
     assert_eq!((lines.len(), lines[4]), (5, "3 names, 2 MB"), "{page}");

@@ -44,6 +44,24 @@ pub fn make_grid(keys: &Path, name: &str) {
     });
 }
 
+/// Admits a user to the grid of the tests and returns the folder of their keys. The user may call functions with these patterns.
+pub fn admit_user(name: &str, functions: &str) -> PathBuf {
+    let own = keys().join(format!("user-{name}"));
+    let theirs = |arguments: &[&str]| {
+        let mut command = gridloom(arguments);
+        command.env("GRIDLOOM_KEYS", &own);
+        command
+    };
+    let request = succeeds(theirs(&["keys", "request", "tests", "--name", name, "--functions", functions]));
+    let path = folder("requests").join(format!("{}-{name}", std::process::id()));
+    let file = path.to_str().unwrap();
+    std::fs::write(&path, request).unwrap();
+    let certificate = succeeds(gridloom(&["keys", "approve", file]));
+    std::fs::write(&path, certificate).unwrap();
+    succeeds(theirs(&["keys", "install", file]));
+    own
+}
+
 /// Prints that the running test is skipped, and records it in the file that `GRIDLOOM_SKIPPED` names.
 pub fn skipped(why: &str) {
     let line = format!("{}: {why}\n", std::thread::current().name().unwrap_or("a test"));

@@ -27,7 +27,7 @@ use super::protocol::{Effect, Event, Input, Role};
 use super::timer::Timer;
 use super::version::VERSIONS;
 use gridloom_base::limits::HEARTBEAT_NS;
-use gridloom_base::{Level, Machine, NodeId, Time};
+use gridloom_base::{Level, Machine, NodeId, Origin, Time};
 
 /// Address of the client's agent. It cannot be dialled.
 const OWN_AGENT: &str = "this client's own";
@@ -213,7 +213,7 @@ impl ClientWithAgent {
                     (MachinePart::Client, Effect::Dial { address }) if address == OWN_AGENT => {
                         let up = |peer, role| {
                             let (name, address) = (String::new(), OWN_AGENT.to_string());
-                            Input::PeerUp { peer, role, name, address, version: VERSIONS.1 }
+                            Input::PeerUp { peer, role, name, origin: Origin::default(), address, version: VERSIONS.1 }
                         };
                         queue.push_back((MachinePart::Agent, up(client, Role::Client)));
                         queue.push_back((MachinePart::Client, up(agent, Role::Agent)));
@@ -376,7 +376,14 @@ mod tests {
 
         fn is_up(&mut self) -> Vec<Effect> {
             let (name, address) = ("s".to_string(), "host:1".to_string());
-            self.handle(Input::PeerUp { peer: SERVER, role: Role::Server, name, address, version: VERSIONS.1 })
+            self.handle(Input::PeerUp {
+                peer: SERVER,
+                role: Role::Server,
+                name,
+                origin: Origin::default(),
+                address,
+                version: VERSIONS.1,
+            })
         }
 
         fn alias_is_known(&mut self) -> Vec<Effect> {

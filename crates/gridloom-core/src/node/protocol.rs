@@ -39,7 +39,7 @@ use crate::node::message::{
 };
 use crate::node::{LogLine, Timer};
 use gridloom_base::{
-    DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, PutOrigin, TaskError, TaskId, Time,
+    DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, Origin, PutOrigin, TaskError, TaskId, Time,
 };
 use gridloom_idl::Signature;
 use gridloom_map::{MapError, MapperInput, MappingMethod, Plan, Stop};
@@ -96,7 +96,9 @@ pub enum Input {
     PeerUp {
         peer: NodeId,
         role: Role,
+        /// Name of the agent or server, or of a client's program.
         name: String,
+        origin: Origin,
         /// The address that was dialled, or the address at which the peer can be dialled (empty if it cannot).
         address: String,
         /// The highest [version](crate::node::version) that both ends support.
@@ -309,7 +311,7 @@ pub enum Command {
     Status { server: NodeId },
     /// Request the lines that functions have printed at a server. Ends in `Output`, unless the server is lost.
     Output { server: NodeId, query: OutputQuery },
-    /// Have a server end a task of any client.
+    /// Have a server end a task of any client. Ends in `EndTaskAnswered`, unless the server is lost.
     EndTask { server: NodeId, task: TaskId },
     /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
     Drain,
@@ -373,6 +375,8 @@ pub enum Event {
     },
     /// The status of a server.
     Status { server: NodeId, status: ServerStatus },
+    /// Whether a server ends a task, as an operator requested; otherwise the reason why it does not.
+    EndTaskAnswered { server: NodeId, task: TaskId, answer: Result<(), String> },
     /// Lines that functions have printed at a server.
     Output { server: NodeId, output: OutputPage },
     /// The agent is gone, or never answered.

@@ -16,7 +16,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 use serde::{Deserialize, Serialize};
 
 /// Table of records. The number in its name is the version of the record layout.
-pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 3");
+pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 4");
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
@@ -195,6 +195,7 @@ mod tests {
                 is_durable,
                 method: gridloom_base::Method::Auto,
                 put_by: made_by,
+                owner: String::new(),
             },
             digest: [0; 32],
         }

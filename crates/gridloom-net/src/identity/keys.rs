@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use gridloom_base::{EscapedBytes, NameKind, NodeId};
+use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
     Authority, Bundle, Certificate, CertificateDer, Grant, GridFolder, Identity, KeysError, KeysFolder, Membership,
     Memberships, Revocations, Role, UnixTime, chosen_grid,
@@ -165,7 +165,7 @@ impl fmt::Debug for Keys {
 #[derive(Debug)]
 pub struct NodeKeys {
     pub own: Keys,
-    /// For functions that open sessions: a certificate of a client.
+    /// For functions that open sessions.
     pub functions: Option<Bundle>,
 }
 
@@ -271,13 +271,13 @@ impl IssuedKeys {
         let issue = |role, name: &str| issue(&Grant::new(Identity::new(grid, role, name)?), UnixTime::now());
         let own = issue(role, name)?;
         let functions = match role {
-            Role::Server => Some(issue(Role::Client, &function_name(name))?),
-            Role::Agent | Role::Client | Role::Administrator => None,
+            Role::Server => Some(issue(Role::Functions, name)?),
+            Role::Agent | Role::Client | Role::Functions | Role::Administrator => None,
         };
         Ok(IssuedKeys { own, functions, revocations })
     }
 
-    /// Returns the keys for functions: those of a client.
+    /// Returns the keys for functions.
     pub fn functions(&self) -> Option<&Bundle> {
         self.functions.as_ref()
     }
@@ -332,11 +332,6 @@ fn refresh(grid: &GridFolder, membership: &Membership, grant: Option<&Grant>, no
         true => membership.credentials.replace(&grid.issue(grant, now)?),
         false => Ok(()),
     }
-}
-
-/// Returns the name of the client that functions of a server are.
-pub fn function_name(server: &str) -> String {
-    NameKind::User.mapped(&format!("functions of {server}")).into_owned()
 }
 
 /// What a node shows in a handshake, and what it accepts of others.
@@ -436,7 +431,10 @@ pub(crate) mod tests {
         assert_eq!(line.lines().count(), 1);
         let found = NodeKeys::from_line(&line).unwrap();
         assert_eq!(found.own.identity(), issued.keys().unwrap().identity());
-        assert_eq!(found.functions.unwrap().issued.certificate.identity.name(), "functions of s1");
+        assert_eq!(
+            found.functions.unwrap().issued.certificate.identity.to_string(),
+            "functions of the server 's1' of the grid 'tests'"
+        );
         assert!(IssuedKeys::by_authority(&authority, Role::Agent, "a").unwrap().functions().is_none());
         let error = NodeKeys::from_line("{}").unwrap_err();
         assert!(error.to_string().starts_with("no keys on standard input: "), "{error}");

@@ -12,7 +12,7 @@ use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
 
 pub(crate) use keys::id_of;
-pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, IssuedKeys, Keys, NodeKeys, function_name};
+pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, IssuedKeys, Keys, NodeKeys};
 pub use tls_configs::TlsConfigs;
 
 /// Kernel and network namespace as text; empty if memory must not be shared.
@@ -29,6 +29,11 @@ impl HostId {
         };
         HostId(read().unwrap_or_default())
     }
+}
+
+/// Returns the name of this machine, for display.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Returns random bytes from the system.

@@ -96,6 +96,7 @@ impl NetProcess {
             number: [0; 16],
             nonce: [0; 32],
             pass: None,
+            machine: String::new(),
         };
         let (bell, ringer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&ringer, true)?;

@@ -30,12 +30,12 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use gridloom_base::NodeId;
+use gridloom_base::{NodeId, Origin};
 use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::{FrameLimits, Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
-use gridloom_keys::{Certificate, CertificateDer, Identity, Role as CertifiedRole};
+use gridloom_keys::{Certificate, CertificateDer, Identity, Patterns, Role as CertifiedRole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -86,6 +86,8 @@ pub struct Hello {
     pub address: String,
     /// Kernel and network namespace, empty if the node does not share memory.
     pub host: String,
+    /// Name of its machine, for display.
+    pub machine: String,
     /// Number of the bulk stream, 0 on control connections.
     pub stream: u64,
     /// Index of the connection within the stream.
@@ -167,6 +169,8 @@ pub struct Session {
     pub pass: Pass,
     /// Negotiated version.
     pub version: u16,
+    /// The user and the machine of the peer.
+    pub origin: Origin,
 }
 
 /// Returns the wire version of messages to a peer, given the negotiated protocol version.
@@ -217,7 +221,7 @@ pub struct Handshake {
     stage: Stage,
     peer: Option<Hello>,
     /// The certificate of the peer, or why it is refused.
-    certificate: Result<Option<Identity>, String>,
+    certificate: Result<Option<(Identity, Patterns)>, String>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -266,7 +270,7 @@ impl Handshake {
     pub fn identify(&mut self, certificates: Option<&[CertificateDer<'_>]>) {
         if self.stage == Stage::Hello {
             let certificate = self.credentials.peer(certificates);
-            self.certificate = certificate.map(|Certificate { identity, .. }| Some(identity));
+            self.certificate = certificate.map(|Certificate { identity, functions, .. }| Some((identity, functions)));
         }
     }
 
@@ -345,8 +349,8 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
-        let identity = match &self.certificate {
-            Ok(Some(identity)) => identity,
+        let (identity, functions) = match &self.certificate {
+            Ok(Some((identity, functions))) => (identity, functions),
             Ok(None) => return Err(refuse("it has shown no certificate".into(), out)),
             Err(why) => return Err(refuse(why.clone(), out)),
         };
@@ -374,7 +378,17 @@ impl Handshake {
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
         // Nobody else knows the nonces in the hellos.
         let pass = Pass(blake3::derive_key(PASS, &[dialler, acceptor].concat()));
-        self.session = Some(Session { pass, version });
+        let origin = Origin {
+            user: match identity.role() {
+                CertifiedRole::Functions => format!("functions of {}", identity.name()),
+                _ => identity.name().into(),
+            },
+            is_administrator: identity.role() == CertifiedRole::Administrator,
+            is_functions: identity.role() == CertifiedRole::Functions,
+            functions: functions.iter().cloned().collect(),
+            host: peer.machine.clone(),
+        };
+        self.session = Some(Session { pass, version, origin });
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
             Purpose::Control => self.own.node > peer.node,

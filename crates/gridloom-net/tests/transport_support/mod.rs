@@ -224,6 +224,7 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
         nonce: [0; 32],
         number: [0; 16],
         pass: None,
+        machine: String::new(),
     }
 }
 

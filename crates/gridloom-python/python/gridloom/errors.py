@@ -20,6 +20,7 @@
         ├── CannotRun
         ├── Crashed
         ├── DataLost
+        ├── NotPermitted      also PermissionError
         ├── NotRun
         ├── OutOfMemory       also MemoryError
         ├── RemoteError
@@ -52,6 +53,7 @@ __all__ = [
     "GridloomError",
     "InputError",
     "NameExists",
+    "NotPermitted",
     "NotRun",
     "OutOfMemory",
     "ProcessEnded",
@@ -273,6 +275,19 @@ class DataLost(TaskError):
     """
 
     name: str | None = None
+
+
+class NotPermitted(TaskError, PermissionError):
+    """The user may not call the function, or may not replace or delete shared data of another user.
+
+    Attributes
+    ----------
+    name, owner : str or None
+        Name and owner of the shared data.
+    """
+
+    name: str | None = None
+    owner: str | None = None
 
 
 class NotRun(TaskError):

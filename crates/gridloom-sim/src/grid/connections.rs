@@ -20,7 +20,7 @@ use gridloom_core::node::version::VERSIONS;
 use gridloom_flow::LinkIndex;
 use gridloom_platform::HostId;
 
-use super::nodes::{NodeState, Nodes};
+use super::nodes::{NodeState, Nodes, SimNode};
 use crate::environment::Environment;
 use crate::kernel::{Kernel, ScheduledEvent};
 use crate::network::{Corruption, Links, Parcel, Route, is_crossed};
@@ -99,8 +99,9 @@ impl Connections {
         self.links.connect(ours, theirs);
         let listens_at = nodes.node(dialler).address.clone();
         for (node, peer, address) in [(target, dialler, listens_at), (dialler, target, address)] {
-            let (role, name) = (nodes.node(peer).role, nodes.node(peer).name.clone());
-            kernel.deliver(node, Input::PeerUp { peer, role, name, address, version: VERSIONS.1 });
+            let SimNode { role, name, origin, .. } = nodes.node(peer);
+            let (role, name, origin) = (*role, name.clone(), origin.clone());
+            kernel.deliver(node, Input::PeerUp { peer, role, name, origin, address, version: VERSIONS.1 });
         }
     }
 

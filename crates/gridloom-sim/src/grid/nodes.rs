@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use gridloom_base::{DatumId, Machine, NodeId, Time};
+use gridloom_base::{DatumId, Machine, NodeId, Origin, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
 use gridloom_flow::HostIndex;
@@ -61,6 +61,8 @@ pub(crate) struct SimNode {
     pub(crate) host: HostId,
     pub(crate) role: Role,
     pub(crate) name: String,
+    /// Its user, with their rights, and its host.
+    pub(crate) origin: Origin,
     /// Address at which it can be dialled; empty for a client.
     pub(crate) address: String,
     /// Maximum number of tasks that it runs at a time.
@@ -90,6 +92,7 @@ impl SimNode {
             host,
             role,
             name: name.to_string(),
+            origin: Origin::default(),
             address,
             slots,
             machine,
@@ -216,6 +219,12 @@ impl Nodes {
 
     pub(crate) fn node(&self, node: NodeId) -> &SimNode {
         &self.all[node.0 as usize - 1]
+    }
+
+    /// Sets the user of a node, with their rights. Nodes that it is connected to do not notice.
+    pub(crate) fn set_origin(&mut self, node: NodeId, origin: Origin) {
+        let node = self.node_mut(node);
+        node.origin = Origin { host: std::mem::take(&mut node.origin.host), ..origin };
     }
 
     fn node_mut(&mut self, node: NodeId) -> &mut SimNode {

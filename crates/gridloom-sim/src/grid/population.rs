@@ -1,6 +1,6 @@
 //! Starts and restarts nodes.
 
-use gridloom_base::NodeId;
+use gridloom_base::{NodeId, Origin};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{
     Agent, AgentConfig, Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Input, Role, Server, ServerConfig,
@@ -39,7 +39,9 @@ impl Grid {
     /// Starts the client through which the functions of a server get and put shared data.
     pub(super) fn add_session_client(&mut self, environment: &mut Environment, server: NodeId) -> NodeId {
         let (host, name) = (self.nodes.node(server).host, format!("functions of {}", self.nodes.node(server).name));
-        self.add_client(environment, host, &name)
+        let client = self.add_client(environment, host, &name);
+        self.set_origin(client, Origin { user: name, is_functions: true, ..Origin::default() });
+        client
     }
 
     /// Starts a client that has no agent and maps its calls itself, on the servers at those addresses.
@@ -150,8 +152,9 @@ impl Grid {
         self.nodes.take_ended_with_host(host)
     }
 
-    fn add(&mut self, environment: &mut Environment, node: SimNode) -> NodeId {
+    fn add(&mut self, environment: &mut Environment, mut node: SimNode) -> NodeId {
         let (id, host) = (self.nodes.next_id(), node.host);
+        node.origin.host.clone_from(&environment.platform.hosts()[host.0 as usize].name);
         environment.kernel.observe(|| Observation::Node { node: id, name: &node.name, host });
         self.nodes.add(node);
         environment.kernel.deliver(id, Input::Start);

@@ -343,6 +343,7 @@ mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
+            owner: String::new(),
         };
         let answer = Ok(CatalogAnswer::Found { named, holders: Vec::new() });
         let steps = sessions.on_event(CLIENT, Event::NameResult { request: 1, answer });

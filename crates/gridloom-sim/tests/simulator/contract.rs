@@ -3,7 +3,7 @@
 
 use crate::scripted;
 use crate::scripted::*;
-use gridloom_base::{Meta, TaskError, Time};
+use gridloom_base::{Meta, Origin, TaskError, Time};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role, Timer};
 
@@ -79,7 +79,8 @@ fn promise_3_peer_up_comes_at_both_ends_after_a_round_trip_and_only_once() {
     assert_eq!(grid.when(b, "up"), [ms(2)]);
     let up = |peer, name: &str, address: &str| {
         let (name, address) = (name.to_string(), address.to_string());
-        Input::PeerUp { peer, role: Role::Server, name, address, version: VERSIONS.1 }
+        let origin = Origin { host: name.clone(), ..Origin::default() };
+        Input::PeerUp { peer, role: Role::Server, name, origin, address, version: VERSIONS.1 }
     };
     assert!(grid.heard(a).contains(&(Time(ms(2)), up(b, "b", "sim://b:1"))));
     assert!(grid.heard(b).contains(&(Time(ms(2)), up(a, "a", "sim://a:2"))));

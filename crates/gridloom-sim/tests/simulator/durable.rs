@@ -240,7 +240,7 @@ fn an_agent_knows_what_programs_wait_for_and_since_when() {
     stage.sim.command(stage.client, Command::Name { request: ask, command });
     stage.sim.advance(10 * SECOND_NS);
     let known = waits(&mut stage);
-    assert_eq!((known.len(), known[0].client, &*known[0].name), (1, stage.client, "client"));
+    assert_eq!((known.len(), known[0].program.client, &*known[0].program.name), (1, stage.client, "client"));
     assert_eq!(known[0].waits, ["requests at the agent (1): for 'nowhere'"]);
     assert!((9..=11).contains(&(known[0].waited_ns / SECOND_NS)), "{known:?}");
     // The client reports again to an agent that has restarted or lost the connection.

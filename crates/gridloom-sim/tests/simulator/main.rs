@@ -24,4 +24,5 @@ mod scripted;
 mod sharing;
 mod standstill;
 mod uploads;
+mod users;
 mod uses;

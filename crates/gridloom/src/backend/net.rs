@@ -17,6 +17,7 @@ use gridloom_net::transport::emulated_sites::Site;
 use gridloom_net::worker::nested;
 
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
+use crate::program_name::program_name;
 use crate::{Error, Value};
 
 /// A client node in this process.
@@ -33,7 +34,7 @@ impl NetBackend {
         check_address(address).map_err(Error::Connect)?;
         let agent = address.to_string();
         let is_in_call = nested::depth() > 0;
-        let client = |id| ClientConfig { id, name: client_name(), agent, is_in_call };
+        let client = |id| ClientConfig { id, name: program_name().into(), agent, is_in_call };
         let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
         let node = NetNode::start(make, config(keys.clone(), site)?);
         node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
@@ -46,8 +47,8 @@ impl NetBackend {
         }
         let keys = keys_for(&servers.iter().map(String::as_str).collect::<Vec<_>>())?;
         let make = |id, _: &str| {
-            let config = ClientWithAgentConfig { id, name: client_name(), servers: servers.to_vec() };
-            (Role::Client, client_name(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
+            let config = ClientWithAgentConfig { id, name: program_name().into(), servers: servers.to_vec() };
+            (Role::Client, program_name().into(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
         };
         let node = NetNode::start_with(config(keys, None)?, make);
         node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
@@ -135,10 +136,6 @@ fn keys_for(addresses: &[&str]) -> Result<Keys, Error> {
 fn config(keys: Keys, site: Option<Site>) -> Result<NetConfig, Error> {
     let site = site.map_or_else(Site::of_environment, |site| Ok(Some(site))).map_err(Error::Usage)?;
     Ok(NetConfig { pool_keep_bytes: POOL_KEEP_BYTES, site, ..NetConfig::new(keys) })
-}
-
-fn client_name() -> String {
-    format!("client-{}", std::process::id())
 }
 
 /// Memory that a client's buffer pool keeps.

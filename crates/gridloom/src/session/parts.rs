@@ -33,6 +33,7 @@ pub(super) use call_backs::{CallBacks, Next};
 pub use call_backs::{CallbackHandler, GangCallback};
 pub(super) use calls::{Calls, Owner};
 pub(super) use directory::Directory;
+pub use directory::EndTaskAnswers;
 pub(super) use dropped::Dropped;
 pub(super) use ends::EndNotifications;
 pub(super) use fetches::Fetches;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gridloom_base::NodeId;
+use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
 use gridloom_core::node::message::{OutputPage, ProgramWaits, ServerStatus};
 use gridloom_perf::{LinkReport, ServerView};
 
-use super::{CONNECT_LIMIT, Session};
+use super::{CONNECT_LIMIT, EndTaskAnswers, Session};
 use crate::Error;
 
 /// Waits until the models of those servers are known to the agent, and here. Does not wait for servers that are gone.
@@ -38,6 +38,21 @@ pub(crate) fn statuses(session: &Session, limit: Duration) -> Result<Vec<(Server
     }
     let mut statuses = session.state().directory.take_statuses();
     Ok(servers.servers.iter().map(|server| (server.clone(), statuses.remove(&server.node))).collect())
+}
+
+/// Has servers end tasks. Returns the answers that arrive within `limit`.
+pub(crate) fn end_tasks(
+    session: &Session,
+    tasks: &[(NodeId, TaskId)],
+    limit: Duration,
+) -> Result<EndTaskAnswers, Error> {
+    session.state().directory.take_end_task_answers();
+    session.commands(tasks.iter().map(|&(server, task)| Command::EndTask { server, task }).collect());
+    let answered = session.wait(Some(limit), |state| state.directory.has_end_task_answers(tasks).then_some(()));
+    match answered {
+        Ok(()) | Err(Error::TimedOut { .. }) => Ok(session.state().directory.take_end_task_answers()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns what the programs of all clients wait for, the longest waits first; an empty list if the agent does not answer

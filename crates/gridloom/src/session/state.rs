@@ -109,6 +109,7 @@ impl State {
             Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
             Event::ModelsKnown { server } => self.directory.on_models(server),
             Event::Status { server, status } => self.directory.on_status(server, status),
+            Event::EndTaskAnswered { server, task, answer } => self.directory.on_end_task(server, task, answer),
             Event::Output { server, output } => self.outputs.on_answer(server, output),
             Event::ServerReached { address, server } => self.addresses.on_answer(address, Ok(server)),
             Event::ServerNotReached { address, why } => self.addresses.on_answer(address, Err(why)),

@@ -40,6 +40,8 @@ pub struct Content {
     pub is_durable: bool,
     pub method: Method,
     pub made_by: Option<PutOrigin>,
+    /// The user who puts it.
+    pub owner: String,
 }
 
 /// See the module's documentation.
@@ -177,10 +179,10 @@ impl Catalog {
         let datum = DatumId::shared(hash.0);
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
-        let Content { meta, is_durable, method, made_by } = content;
+        let Content { meta, is_durable, method, made_by: put_by, owner } = content;
         let version = former.saturating_add(1);
-        let named =
-            NamedDatum { datum, name: name.into(), version, meta, replicas, is_durable, method, put_by: made_by };
+        let name = name.to_string();
+        let named = NamedDatum { datum, name, version, meta, replicas, is_durable, method, put_by, owner };
         self.insert(named, places[0], Stage::BeingPut(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));

@@ -100,6 +100,7 @@ mod tests {
             is_durable: false,
             method: gridloom_base::Method::Auto,
             made_by,
+            owner: String::new(),
         }
     }
 

@@ -11,7 +11,7 @@ const READER: RequestId = RequestId { client: NodeId(8), number: 1 };
 const WRITER: RequestId = RequestId { client: NodeId(7), number: 1 };
 
 fn content(meta: Meta) -> Content {
-    Content { meta, is_durable: false, method: Method::Auto, made_by: None }
+    Content { meta, is_durable: false, method: Method::Auto, made_by: None, owner: String::new() }
 }
 
 fn array(length: u64) -> Meta {
@@ -359,6 +359,7 @@ fn durable_mesh() -> NamedDatum {
         is_durable: true,
         method: Method::Auto,
         put_by: None,
+        owner: String::new(),
     }
 }
 

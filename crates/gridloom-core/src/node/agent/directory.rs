@@ -96,7 +96,7 @@ mod tests {
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
-    use gridloom_base::Machine;
+    use gridloom_base::{Machine, Origin};
 
     /// Returns the updates that these effects send to each client.
     fn updates_of(out: Vec<Effect>) -> Vec<(NodeId, DirectoryUpdate)> {
@@ -121,7 +121,11 @@ mod tests {
         if message == DirectoryToAgent::Subscribe {
             let (name, address) = ("client".into(), String::new());
             let (role, version) = (Role::Client, VERSIONS.1);
-            agent.handle(Time(4), Input::PeerUp { peer: from, role, name, address, version }, &mut out);
+            agent.handle(
+                Time(4),
+                Input::PeerUp { peer: from, role, name, origin: Origin::default(), address, version },
+                &mut out,
+            );
         }
         agent.handle(Time(400_000_000), Input::Received { from, message: message.into() }, &mut out);
         out

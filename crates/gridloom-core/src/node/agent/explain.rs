@@ -118,6 +118,7 @@ mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
+            owner: String::new(),
         };
         receive(
             &mut agent,

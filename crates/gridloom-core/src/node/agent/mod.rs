@@ -50,7 +50,7 @@ use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, NodeId, Time};
+use gridloom_base::{Level, Machine, NodeId, Origin, Program, Time};
 use gridloom_perf::{CompletedTransfer, FunctionModel, GridView, LinkEstimate};
 use links::HostLinks;
 use models::Models;
@@ -76,7 +76,8 @@ pub struct AgentConfig {
 #[derive(Clone, Debug)]
 struct PeerInfo {
     role: Role,
-    name: String,
+    program: Program,
+    origin: Origin,
     /// Version of the protocol.
     version: u16,
 }
@@ -294,8 +295,7 @@ impl Agent {
 
     /// Returns what programs wait for, the longest waits first.
     fn waits(&self, now: Time) -> Vec<ProgramWaits> {
-        let name_of = |client| self.members.get(client).map_or_else(String::new, |peer| peer.data.name.clone());
-        self.program_waits.longest(now, name_of)
+        self.program_waits.longest(now, |client| Some(self.members.get(client)?.data.program.clone()))
     }
 
     fn log_waits(&self, now: Time, out: &mut Vec<Effect>) {
@@ -303,9 +303,9 @@ impl Agent {
         if waits.is_empty() {
             out.push(LogLine::new(Level::Info, Category::Agent, "no program waits").into());
         }
-        for ProgramWaits { client, name, waited_ns, waits } in waits {
-            let text = format!("program '{name}' has waited for {:.0} s without an event", ns_to_seconds(waited_ns));
-            out.push(LogLine::new(Level::Info, Category::Agent, text).peer(client).why(waits.join("; ")).into());
+        for ProgramWaits { program, waited_ns, waits } in waits {
+            let text = format!("a program has waited for {:.0} s without an event", ns_to_seconds(waited_ns));
+            out.push(LogLine::new(Level::Info, Category::Agent, text).peer(program).why(waits.join("; ")).into());
         }
     }
 
@@ -375,8 +375,8 @@ impl Agent {
 
     /// Returns the part that manages shared data, and the facts that it needs.
     fn names(&mut self, now: Time) -> (&mut Names, GridFacts<'_>) {
-        let Agent { names, registry, links, .. } = self;
-        (names, GridFacts { now, servers: registry, links: links.models() })
+        let Agent { names, registry, links, members, .. } = self;
+        (names, GridFacts { now, servers: registry, links: links.models(), members })
     }
 
     fn on_client_of_catalog(&mut self, now: Time, client: NodeId, message: ClientToCatalog, out: &mut Vec<Effect>) {
@@ -497,8 +497,9 @@ impl Machine for Agent {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, name, version, .. } => {
-                self.members.add(now, peer, PeerInfo { role, name, version });
+            Input::PeerUp { peer, role, name, origin, version, .. } => {
+                let program = origin.program(peer, &name);
+                self.members.add(now, peer, PeerInfo { role, program, origin, version });
             }
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {

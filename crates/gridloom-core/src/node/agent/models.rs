@@ -103,7 +103,14 @@ pub(super) mod tests {
         let mut handle = |input: Input| agent.handle(Time(node), input, &mut Vec::new());
         let (peer, name) = (NodeId(node), format!("server-{node}"));
         let (role, version) = (crate::node::Role::Server, VERSIONS.1);
-        handle(Input::PeerUp { peer, role, name: name.clone(), address: address.into(), version });
+        handle(Input::PeerUp {
+            peer,
+            role,
+            name: name.clone(),
+            origin: Origin::default(),
+            address: address.into(),
+            version,
+        });
         let registration = Registration { slowdown, ..registration(&name, address, &[("m/f", node)]) };
         handle(Input::Received { from: peer, message: DirectoryToAgent::Register(registration).into() });
         handle(Input::Received { from: peer, message: DirectoryToAgent::Speed { flops: 1e9 / slowdown }.into() });

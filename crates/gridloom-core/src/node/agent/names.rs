@@ -126,7 +126,8 @@ impl Names {
                 (request, self.find(grid, RequestId { client, number: request }, &name, waits))
             }
             ClientToCatalog::Delete { request, name } => {
-                (request, self.catalog.delete(&name).map(|()| Some(CatalogAnswer::Deleted)))
+                let deleted = self.check_owner(grid, client, &name).and_then(|()| self.catalog.delete(&name));
+                (request, deleted.map(|()| Some(CatalogAnswer::Deleted)))
             }
             ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(&prefix, &after)))),
             ClientToCatalog::Explain { request, name, after } => (request, self.explain(grid, &name, after).map(Some)),
@@ -238,7 +239,8 @@ impl Names {
         }
         let at = at.into_iter().filter(|node| grid.servers.has(*node)).collect();
         let replicas = replicas.clamp(1, REPLICAS_MAX);
-        let content = Content { meta, is_durable, method, made_by };
+        let owner = grid.owner_of_put(client, made_by.as_ref()).to_string();
+        let content = Content { meta, is_durable, method, made_by, owner };
         let refused = refused.into_iter().collect();
         let wanted = PutRequest { content, replaces, replicas, at, refused };
         self.keeping.record_refusals(grid, &wanted, out);
@@ -272,6 +274,7 @@ impl Names {
             self.send_updates(grid, out);
         }
         self.catalog.check_put(name, wanted.replaces)?;
+        self.check_owner(grid, question.client, name)?;
         let places = self.keeping.choose(grid.with(&self.catalog), name, &wanted)?;
         let server = places[0];
         let address = grid.servers.address(server);
@@ -283,6 +286,21 @@ impl Names {
         send(out, server, CatalogToServer::Expect { named: named.clone(), client: question.client });
         send(out, question.client, CatalogToClient::Place { request: question.number, named, server, address });
         Ok(None)
+    }
+
+    /// Checks that a client may replace or delete the current version of a name, if there is one.
+    ///
+    /// # Errors
+    /// If it belongs to another user.
+    fn check_owner(&self, grid: GridFacts<'_>, client: NodeId, name: &str) -> Result<(), NameError> {
+        let Some(NamedDatum { owner, .. }) = self.catalog.current(name) else { return Ok(()) };
+        match grid.origin(client) {
+            Some(origin) if !origin.may_change(owner) => {
+                let (owner, user) = (owner.clone(), origin.user.clone());
+                Err(NameError::NotOwner { name: name.into(), owner, user })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn find(
@@ -652,7 +670,7 @@ mod tests {
     use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
-    use gridloom_base::{Dtype, Machine, Meta, Method};
+    use gridloom_base::{Dtype, Machine, Meta, Method, Origin};
 
     impl Names {
         /// Returns the searches, to begin some in tests of other files.
@@ -674,7 +692,14 @@ mod tests {
         let mut agent = agent();
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
         let (name, address) = ("client".into(), String::new());
-        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name, address, version: VERSIONS.1 };
+        let up = Input::PeerUp {
+            peer: CLIENT,
+            role: Role::Client,
+            name,
+            origin: Origin::default(),
+            address,
+            version: VERSIONS.1,
+        };
         agent.handle(Time(20), up, &mut Vec::new());
         agent
     }
@@ -708,7 +733,14 @@ mod tests {
     fn agent_with_client() -> Agent {
         let mut agent = agent();
         let (name, address) = ("client".into(), String::new());
-        let up = Input::PeerUp { peer: CLIENT, role: Role::Client, name, address, version: VERSIONS.1 };
+        let up = Input::PeerUp {
+            peer: CLIENT,
+            role: Role::Client,
+            name,
+            origin: Origin::default(),
+            address,
+            version: VERSIONS.1,
+        };
         agent.handle(Time(20), up, &mut Vec::new());
         agent
     }
@@ -745,7 +777,17 @@ mod tests {
         let datum = DatumId { client: NodeId::CATALOG, serial: 5 };
         let (meta, method) = (Meta::array(Dtype::Float64, &[10]), Method::Auto);
         let (version, replicas, is_durable, put_by) = (1, 1, true, None);
-        let named = NamedDatum { datum, name: "field".into(), version, meta, replicas, is_durable, method, put_by };
+        let named = NamedDatum {
+            datum,
+            name: "field".into(),
+            version,
+            meta,
+            replicas,
+            is_durable,
+            method,
+            put_by,
+            owner: String::new(),
+        };
         let report = ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] };
         let sent = format!("{:?}", receive(&mut agent, NodeId(2), report));
         assert!(sent.contains("Found") && sent.contains("request: 2") && !sent.contains("request: 1"), "{sent}");

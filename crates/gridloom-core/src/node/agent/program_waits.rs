@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::node::message::ProgramWaits;
 use gridloom_base::limits::{TASKS_PER_MESSAGE, WAIT_TEXT_BYTES_MAX, WAITS_PER_PROGRAM_MAX};
-use gridloom_base::{NodeId, Time};
+use gridloom_base::{NodeId, Program, Time};
 
 #[derive(Debug, Default)]
 pub(super) struct ReportedWaits {
@@ -31,22 +31,22 @@ impl ReportedWaits {
     }
 
     /// Returns the longest waits first, for at most as many programs as fit into one message.
-    pub(super) fn longest(&self, now: Time, name_of: impl Fn(NodeId) -> String) -> Vec<ProgramWaits> {
+    pub(super) fn longest(&self, now: Time, program_of: impl Fn(NodeId) -> Option<Program>) -> Vec<ProgramWaits> {
         let mut longest: Vec<(&Time, &NodeId)> =
             self.waits.iter().map(|(client, (since, _))| (since, client)).collect();
         longest.sort_unstable();
-        let of = |(since, client): (&Time, &NodeId)| ProgramWaits {
-            client: *client,
-            name: name_of(*client),
-            waited_ns: now.since(*since),
-            waits: self.waits[client].1.clone(),
+        let of = |(since, client): (&Time, &NodeId)| {
+            let (waited_ns, waits) = (now.since(*since), self.waits[client].1.clone());
+            Some(ProgramWaits { program: program_of(*client)?, waited_ns, waits })
         };
-        longest.into_iter().take(TASKS_PER_MESSAGE).map(of).collect()
+        longest.into_iter().filter_map(of).take(TASKS_PER_MESSAGE).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gridloom_base::Origin;
+
     use super::*;
 
     #[test]
@@ -56,11 +56,12 @@ mod tests {
         reported.report(Time(100), NodeId(3), u64::MAX, vec!["\u{e9}".repeat(WAIT_TEXT_BYTES_MAX); 1000]);
         reported.report(Time(100), NodeId(4), 20, vec!["c".into()]);
         reported.report(Time(101), NodeId(4), 0, Vec::new());
-        let longest = reported.longest(Time(200), |client| format!("of {}", client.0));
-        let times: Vec<(&str, u64)> = longest.iter().map(|one| (&*one.name, one.waited_ns)).collect();
-        assert_eq!(times, [("of 3", 200), ("of 2", 110)]);
+        let program_of = |client| Some(Origin::default().program(client, "train.py"));
+        let longest = reported.longest(Time(200), program_of);
+        let times: Vec<(NodeId, u64)> = longest.iter().map(|one| (one.program.client, one.waited_ns)).collect();
+        assert_eq!(times, [(NodeId(3), 200), (NodeId(2), 110)]);
         assert!(longest[0].waits.len() == WAITS_PER_PROGRAM_MAX && longest[0].waits[0].len() <= WAIT_TEXT_BYTES_MAX);
         reported.forget(NodeId(3));
-        assert_eq!(reported.longest(Time(200), |_| String::new()).len(), 1);
+        assert_eq!(reported.longest(Time(200), program_of).len(), 1);
     }
 }

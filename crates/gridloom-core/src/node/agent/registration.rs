@@ -95,7 +95,7 @@ mod tests {
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::RELEASE;
-    use gridloom_base::Machine;
+    use gridloom_base::{Machine, Origin};
 
     #[test]
     fn a_server_is_notified_of_different_code() {
@@ -127,7 +127,11 @@ mod tests {
         let (peer, name, address, version) = (NodeId(3), "old".to_string(), "two:1".to_string(), VERSIONS.1 - 1);
         let old = Registration { name: name.clone(), address: address.clone(), release: String::new(), ..registration };
         let mut out = Vec::new();
-        agent.handle(Time(9), Input::PeerUp { peer, role: Role::Server, name, address, version }, &mut out);
+        agent.handle(
+            Time(9),
+            Input::PeerUp { peer, role: Role::Server, name, origin: Origin::default(), address, version },
+            &mut out,
+        );
         let message = DirectoryToAgent::Register(old).into();
         agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
         let runs: Vec<String> = agent.grid_view(Time(9)).servers.iter().map(|server| server.version_text()).collect();

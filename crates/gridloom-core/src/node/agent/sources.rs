@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 
 use super::batches::Batches;
 use super::registry::{Reach, Registry};
-use super::send;
+use super::{PeerInfo, send};
 use crate::data::{Batch, Candidate, Catalog, DatumTransfers, Reader, SLICED_BYTES_MIN, Source};
+use crate::member::Members;
 use crate::node::message::{CatalogToServer, LinkBasis, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX};
-use gridloom_base::{DatumId, Meta, Method, NodeId, Time, slice_bytes};
+use gridloom_base::{DatumId, Meta, Method, NodeId, Origin, PutOrigin, Time, slice_bytes};
 use gridloom_perf::{LinkEstimate, Links, NetworkTree};
 
 /// The estimate for servers that could not reach each other. It is so bad that such a pair is used only if there is no other.
@@ -29,9 +30,23 @@ pub(super) struct GridFacts<'a> {
     pub(super) now: Time,
     pub(super) servers: &'a Registry,
     pub(super) links: &'a Links<String>,
+    pub(super) members: &'a Members<PeerInfo>,
 }
 
 impl<'a> GridFacts<'a> {
+    /// Returns the user of a connected client, with their rights.
+    pub(super) fn origin(self, client: NodeId) -> Option<&'a Origin> {
+        self.members.get(client).map(|peer| &peer.data.origin)
+    }
+
+    /// Returns the user who owns a datum that a client puts: for a function, the user of the program that called it.
+    pub(super) fn owner_of_put(self, client: NodeId, made_by: Option<&PutOrigin>) -> &'a str {
+        let user = |client| self.origin(client).map(|origin| origin.user.as_str());
+        let is_functions = self.origin(client).is_some_and(|origin| origin.is_functions);
+        let caller = made_by.filter(|_| is_functions).and_then(|origin| user(origin.task.client));
+        caller.or_else(|| user(client)).unwrap_or("")
+    }
+
     pub(super) fn with(self, catalog: &'a Catalog) -> DatumFacts<'a> {
         DatumFacts { grid: self, catalog }
     }
@@ -522,6 +537,7 @@ mod tests {
                 is_durable: false,
                 method: Method::Auto,
                 put_by: None,
+                owner: String::new(),
             };
             let message =
                 ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();

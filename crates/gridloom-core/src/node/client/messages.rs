@@ -45,6 +45,9 @@ impl Client {
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             DirectoryToClient::WaitsKnown { programs } => out.push(Effect::Emit(Event::Waits { programs })),
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
+            DirectoryToClient::EndTaskAnswered { task, answer } => {
+                out.push(Effect::Emit(Event::EndTaskAnswered { server: from, task, answer }));
+            }
             DirectoryToClient::Output(output) => out.push(Effect::Emit(Event::Output { server: from, output })),
             DirectoryToClient::ModelsKnown { server } => out.push(Effect::Emit(Event::ModelsKnown { server })),
         }

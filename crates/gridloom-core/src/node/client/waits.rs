@@ -186,8 +186,8 @@ mod tests {
     use crate::node::protocol::{Command, Input, NameCommand, Role};
     use crate::node::version::VERSIONS;
     use crate::node::{ClientTimer, Timer};
-    use gridloom_base::Machine;
     use gridloom_base::time::SECOND_NS;
+    use gridloom_base::{Machine, Origin};
 
     /// Earlier, a program that waited from its start was reported to have waited for decades: a real clock does not start
     /// at 0.
@@ -201,7 +201,7 @@ mod tests {
         let mut out = Vec::new();
         for input in [
             Input::Start,
-            Input::PeerUp { peer, role, name: "agent".into(), address: agent, version },
+            Input::PeerUp { peer, role, name: "agent".into(), origin: Origin::default(), address: agent, version },
             Input::Command(Command::Name { request: 1, command }),
         ] {
             client.handle(Time(began), input, &mut out);

@@ -74,7 +74,8 @@ pub enum DirectoryToServer {
     GetStatus,
     /// A client requests the lines that functions have printed at the server. The server replies with `Output`.
     GetOutput(OutputQuery),
-    /// An operator of the grid ends a task of any client. The task's client is notified that it was cancelled.
+    /// An operator of the grid ends a task of any client: one of the same user, unless the operator is an administrator.
+    /// The server replies with `EndTaskAnswered`, and notifies the task's client that the task was cancelled.
     EndTask { task: TaskId },
 }
 
@@ -89,6 +90,8 @@ pub enum DirectoryToClient {
     LinksKnown { links: Vec<LinkReport> },
     /// A server's answer to `GetStatus`.
     Status { status: ServerStatus },
+    /// A server's answer to `EndTask`: whether it ends the task, or why it does not.
+    EndTaskAnswered { task: TaskId, answer: Result<(), String> },
     /// A server's answer to `GetOutput`.
     Output(OutputPage),
     /// The answer to `GetWaits`: the longest waits first.

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{TaskId, Time};
+use gridloom_base::{NodeId, Program, TaskId, Time};
 
 /// The lines that a client requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -34,12 +34,21 @@ pub struct OutputQuery {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct OutputPage {
     pub lines: Vec<OutputLine>,
+    /// The programs that made the calls.
+    pub programs: Vec<Program>,
     /// Value of [`OutputQuery::after`] for the next query.
     pub after: u64,
     /// More lines match than fitted into the answer.
     pub has_more: bool,
     /// Lines between the requested number and the first returned one were evicted.
     pub has_gap: bool,
+}
+
+impl OutputPage {
+    /// Returns the program that made the call which printed a line; `None` if the server does not know it.
+    pub fn program_of(&self, line: &OutputLine) -> Option<&Program> {
+        self.programs.iter().find(|program| program.client == line.program)
+    }
 }
 
 /// Returns the name of a function without its module: `f` for `m/f`, and for `module:f`, a function whose code the
@@ -56,6 +65,8 @@ pub struct OutputLine {
     pub number: u64,
     pub call: TaskId,
     pub function: String,
+    /// The client of the program that made the call.
+    pub program: NodeId,
     /// Printed to standard error.
     pub is_error: bool,
     /// Time at which it was printed, by the server's clock.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{NodeId, Program, TaskId};
 
 /// The answer to `GetStatus`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub struct ServerStatus {
     pub count: u64,
     /// Bytes in its store.
     pub store_bytes: u64,
+    /// The programs that made the listed tasks.
+    pub programs: Vec<Program>,
 }
 
 impl ServerStatus {
@@ -21,6 +23,11 @@ impl ServerStatus {
         let listed = self.tasks.iter().filter(|task| task.stage == stage).count() as u64;
         let beyond = if stage == Stage::Waiting { self.count.saturating_sub(self.tasks.len() as u64) } else { 0 };
         listed + beyond
+    }
+
+    /// Returns the program that made a task; `None` for tasks of the grid itself.
+    pub fn program_of(&self, task: &TaskStatus) -> Option<&Program> {
+        self.programs.iter().find(|program| program.client == task.program)
     }
 }
 
@@ -33,14 +40,14 @@ pub struct TaskStatus {
     pub stage: Stage,
     /// Nanoseconds since it started; 0 if it is not running.
     pub run_ns: u64,
+    /// The client of the program that made it: for a call that a function made, the program that called the function.
+    pub program: NodeId,
 }
 
 /// The pending requests of a program, as reported by its client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ProgramWaits {
-    pub client: NodeId,
-    /// Name of the client.
-    pub name: String,
+    pub program: Program,
     /// Nanoseconds without an event for the program.
     pub waited_ns: u64,
     /// Texts that describe what it waits for, and from whom.

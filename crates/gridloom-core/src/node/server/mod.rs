@@ -20,6 +20,7 @@ mod objects;
 mod outputs;
 mod pauses;
 mod peers;
+mod programs;
 mod registration;
 mod reports;
 mod shared;
@@ -51,6 +52,7 @@ use links::Links;
 use objects::Objects;
 use outputs::Outputs;
 use pauses::Pauses;
+use programs::Programs;
 use registration::RegistrationState;
 use reports::Reports;
 use shared::SharedData;
@@ -99,6 +101,7 @@ pub struct Server {
     /// Functions that declare the shared data that they use.
     uses_shared_data: BTreeSet<String>,
     members: Members<Role>,
+    programs: Programs,
     registering: RegistrationState,
     links: Links,
     admission: Admission,
@@ -130,6 +133,7 @@ impl Server {
             functions: config.functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
             uses_shared_data: config.functions.iter().filter(|s| !s.uses.is_empty()).map(|s| s.name.clone()).collect(),
             members: Members::default(),
+            programs: Programs::default(),
             registering: RegistrationState::new(config.clone()),
             links: Links::new(config.clone()),
             admission: Admission::new(config.clone()),
@@ -295,8 +299,8 @@ impl Server {
                 Err(()) => reject_message(from, out),
             },
             DirectoryToServer::EndTask { task } => {
-                self.cancel(now, task, out);
-                self.pump(now, out);
+                let answer = self.end_task(now, from, task, out);
+                send(out, from, DirectoryToClient::EndTaskAnswered { task, answer });
             }
             DirectoryToServer::Subscribe => self.registering.subscribe(from, out),
         }
@@ -361,6 +365,12 @@ impl Server {
     }
 
     fn on_data_message(&mut self, now: Time, from: NodeId, message: DataMessage, out: &mut Vec<Effect>) {
+        if let DataMessage::Fetch { datum, .. } = message
+            && self.is_client(from)
+            && !(datum.client == from || datum.is_shared())
+        {
+            return send(out, from, DataMessage::FetchRefused { datum, why: "it belongs to another program".into() });
+        }
         self.admitting(now, out, |admission, _, out| match message {
             DataMessage::Fetch { datum, hops, by_storage } => {
                 admission.fetch(now, datum, (Requester { peer: from, hops }, by_storage), out);
@@ -426,7 +436,12 @@ impl Machine for Server {
         let before = out.len();
         match input {
             Input::Start => self.on_start(now, out),
-            Input::PeerUp { peer, role, address, .. } => self.on_peer_up(now, peer, role, &address, out),
+            Input::PeerUp { peer, role, name, origin, address, .. } => {
+                if role == Role::Client {
+                    self.programs.connected(peer, &name, origin);
+                }
+                self.on_peer_up(now, peer, role, &address, out);
+            }
             Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {

@@ -10,7 +10,7 @@ use crate::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use gridloom_base::limits::{
     NAME_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PER_CALL, OUTPUT_BYTES_PER_MESSAGE, OUTPUT_LINE_BYTES,
 };
-use gridloom_base::{NodeId, TaskId, Time};
+use gridloom_base::{NodeId, Program, TaskId, Time};
 
 /// The printed lines and the pending queries. See the module.
 #[derive(Debug, Default)]
@@ -40,6 +40,7 @@ struct Line {
 #[derive(Debug)]
 struct Call {
     function: String,
+    program: Option<Program>,
     /// The numbers of its lines, in order.
     numbers: VecDeque<u64>,
     bytes: usize,
@@ -53,19 +54,27 @@ impl Line {
 
 impl Outputs {
     /// Stores text that a call of this function printed. All lines of the text are complete, except possibly the last one.
-    pub(super) fn print(&mut self, at: Time, call: TaskId, function: &str, is_error: bool, text: &str) {
+    pub(super) fn print(
+        &mut self,
+        at: Time,
+        call: TaskId,
+        (function, program): (&str, Option<&Program>),
+        is_error: bool,
+        text: &str,
+    ) {
         for line in text.replace("\r\n", "\n").split_inclusive(['\n', '\r']) {
             let is_redrawn = line.ends_with('\r');
             let text = line.trim_end_matches(['\n', '\r']);
             if !(is_redrawn && text.is_empty()) {
-                self.push(function, Line { at, call, is_error, is_redrawn, text: text.to_string() });
+                self.push((function, program), Line { at, call, is_error, is_redrawn, text: text.to_string() });
             }
         }
     }
 
-    fn push(&mut self, function: &str, line: Line) {
+    fn push(&mut self, (function, program): (&str, Option<&Program>), line: Line) {
         let call = line.call;
-        let new = || Call { function: function.to_string(), numbers: VecDeque::new(), bytes: 0 };
+        let new =
+            || Call { function: function.to_string(), program: program.cloned(), numbers: VecDeque::new(), bytes: 0 };
         let numbers = &self.calls.entry(call).or_insert_with(new).numbers;
         let former = numbers.back().and_then(|number| Some((*number, self.lines.get(number)?)));
         if let Some((number, former)) = former
@@ -153,7 +162,7 @@ impl Outputs {
         asked.reverse();
         let mut output =
             OutputPage { has_gap: 0 < query.after && query.after < self.last_evicted, ..OutputPage::default() };
-        let mut bytes = 0;
+        let (mut bytes, mut programs) = (0, BTreeMap::new());
         for (number, line) in asked {
             bytes += line.bytes();
             if bytes > OUTPUT_BYTES_PER_MESSAGE && !output.lines.is_empty() {
@@ -161,9 +170,15 @@ impl Outputs {
                 break;
             }
             let Line { at, call, is_error, ref text, .. } = *line;
-            let function = self.calls[&call].function.clone();
-            output.lines.push(OutputLine { number: *number, call, function, is_error, at, text: text.clone() });
+            let Call { function, program, .. } = &self.calls[&call];
+            let (function, text) = (function.clone(), text.clone());
+            if let Some(program) = program {
+                programs.insert(program.client, program);
+            }
+            let program = program.as_ref().map_or(call.client, |program| program.client);
+            output.lines.push(OutputLine { number: *number, call, function, program, is_error, at, text });
         }
+        output.programs = programs.into_values().cloned().collect();
         let told = output.lines.last().map_or(query.after, |line| line.number);
         output.after = if output.has_more { told } else { self.last };
         output
@@ -214,9 +229,12 @@ mod tests {
     #[test]
     fn lines_are_returned_with_their_origin_by_function_and_call() {
         let mut outputs = Outputs::default();
-        outputs.print(Time(1), call(1), "m/f", false, "one\n\ntwo\r\nbegun");
-        outputs.print(Time(4), call(2), "n/g", true, "odd\n");
+        outputs.print(Time(1), call(1), ("m/f", None), false, "one\n\ntwo\r\nbegun");
+        let program = gridloom_base::Origin::default().program(NodeId(9), "train.py");
+        outputs.print(Time(4), call(2), ("n/g", Some(&program)), true, "odd\n");
         let output = query(&mut outputs, all());
+        let programs: Vec<Option<&Program>> = output.lines.iter().map(|line| output.program_of(line)).collect();
+        assert_eq!(programs, [None, None, None, None, Some(&program)]);
         assert_eq!((texts(&output), output.after, output.has_more), (vec!["one", "", "two", "begun", "odd"], 5, false));
         let last = output.lines.last().unwrap();
         assert_eq!((last.call, last.function.as_str(), last.is_error, last.at), (call(2), "n/g", true, Time(4)));
@@ -245,25 +263,26 @@ mod tests {
     fn a_line_that_is_redrawn_is_kept_once() {
         let mut outputs = Outputs::default();
         for text in ["\r", " 10 %\r", " 20 %\r", "100 %\n", "done\n"] {
-            outputs.print(Time(1), call(1), "m/f", true, text);
+            outputs.print(Time(1), call(1), ("m/f", None), true, text);
         }
-        outputs.print(Time(1), call(1), "m/f", true, "half\r");
-        outputs.print(Time(1), call(1), "m/f", false, "of the other stream\n");
+        outputs.print(Time(1), call(1), ("m/f", None), true, "half\r");
+        outputs.print(Time(1), call(1), ("m/f", None), false, "of the other stream\n");
         assert_eq!(texts(&query(&mut outputs, all())), ["100 %", "done", "half", "of the other stream"]);
     }
 
     #[test]
     fn the_last_lines_of_each_call_stay_within_bounds() {
         let mut outputs = Outputs::default();
-        outputs.print(Time(0), call(0), "m/f", false, "first\n");
+        outputs.print(Time(0), call(0), ("m/f", None), false, "first\n");
         let line = "x".repeat(1000) + "\n";
-        (0..1000).for_each(|_| outputs.print(Time(1), call(1), "m/f", false, &line));
+        (0..1000).for_each(|_| outputs.print(Time(1), call(1), ("m/f", None), false, &line));
         let output = query(&mut outputs, all());
         assert_eq!((output.lines[0].text.as_str(), output.lines.len()), ("first", 1 + OUTPUT_BYTES_PER_CALL / 1064));
         assert!(!output.has_gap && query(&mut outputs, OutputQuery { after: 5, ..all() }).has_gap);
-        (2..1000).for_each(|serial| (0..10).for_each(|_| outputs.print(Time(2), call(serial), "m/f", false, &line)));
+        (2..1000)
+            .for_each(|serial| (0..10).for_each(|_| outputs.print(Time(2), call(serial), ("m/f", None), false, &line)));
         assert!(outputs.bytes <= OUTPUT_BYTES_MAX && outputs.bytes > OUTPUT_BYTES_MAX - 1100);
-        outputs.print(Time(3), call(5000), "m/f", false, &"y".repeat(2 * OUTPUT_BYTES_PER_CALL));
+        outputs.print(Time(3), call(5000), ("m/f", None), false, &"y".repeat(2 * OUTPUT_BYTES_PER_CALL));
         assert_eq!(query(&mut outputs, OutputQuery { call: Some(call(5000)), ..all() }).lines.len(), 1);
     }
 
@@ -271,7 +290,7 @@ mod tests {
     fn a_long_answer_is_split() {
         let mut outputs = Outputs::default();
         let line = "x".repeat(1000) + "\n";
-        (0..4000).for_each(|serial| outputs.print(Time(1), call(serial), "m/f", false, &line));
+        (0..4000).for_each(|serial| outputs.print(Time(1), call(serial), ("m/f", None), false, &line));
         let (mut next, mut numbers, mut parts) = (OutputQuery { last: 3000, ..all() }, Vec::new(), 0);
         loop {
             let output = query(&mut outputs, next.clone());
@@ -290,9 +309,9 @@ mod tests {
         let mut outputs = Outputs::default();
         let query = OutputQuery { function: Some("g".into()), wait: true, ..all() };
         assert_eq!(outputs.query(CLIENT, query.clone()), Ok(None));
-        outputs.print(Time(2), call(1), "m/f", false, "of another\n");
+        outputs.print(Time(2), call(1), ("m/f", None), false, "of another\n");
         assert_eq!(outputs.take_answers(), []);
-        outputs.print(Time(3), call(2), "m/g", false, "awaited\n");
+        outputs.print(Time(3), call(2), ("m/g", None), false, "awaited\n");
         let answers = outputs.take_answers();
         assert_eq!((answers[0].0, texts(&answers[0].1), answers[0].1.after), (CLIENT, vec!["awaited"], 2));
         assert_eq!(outputs.take_answers(), []);
@@ -300,7 +319,7 @@ mod tests {
         assert_eq!(texts(&output), ["awaited"]);
         assert_eq!(outputs.query(CLIENT, OutputQuery { after: output.after, ..query }), Ok(None));
         outputs.forget_peer(CLIENT);
-        outputs.print(Time(5), call(2), "m/g", false, "too late\n");
+        outputs.print(Time(5), call(2), ("m/g", None), false, "too late\n");
         assert_eq!(outputs.take_answers(), []);
     }
 }

@@ -50,6 +50,7 @@ impl Server {
         self.send_link_report(news, out);
         if lost.data == Role::Client {
             self.forget_client(now, peer, out);
+            self.programs.forget(peer);
         }
         self.admitting(now, out, |admission, _, out| admission.peer_lost(peer, why, out));
         self.pump(now, out);

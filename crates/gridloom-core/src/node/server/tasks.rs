@@ -1,5 +1,7 @@
 //! Tasks of a server: accepting, starting, ending and cancelling them, and reporting them to their clients.
 
+use std::collections::BTreeMap;
+
 use super::admission::StallResolution;
 use super::learning::Call;
 use super::{EarlyEnd, Server, send};
@@ -11,7 +13,10 @@ use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine, ServerTimer};
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, TaskError, TaskId, Time, check_name};
+use gridloom_base::{
+    DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, Origin, Pattern, Program, TaskError, TaskId, Time,
+    check_name,
+};
 use gridloom_idl::KnownArgument;
 
 /// Maximum number of tasks that a server logs on request.
@@ -29,7 +34,10 @@ impl Server {
         is_call: bool,
         out: &mut Vec<Effect>,
     ) {
-        for task in tasks {
+        for mut task in tasks {
+            if !self.programs.may_call_for(from, task.program()) {
+                task.options.program = None;
+            }
             let checked = self.check_stateless(&task).and_then(|()| self.check_task(from, &task));
             let is_offered = |name: &str| self.functions.contains_key(name);
             let checked =
@@ -91,8 +99,11 @@ impl Server {
         if let Some(Err(error)) = task.options.label.as_deref().map(|label| NameKind::Label.check(label)) {
             return Err(refused(&error.to_string()));
         }
-        if task.options.depth == 0 && task.options.program.is_some_and(|program| program != from) {
-            return Err(refused("it claims to belong to another program, which only a nested call may do"));
+        if let (TaskKind::Call { .. } | TaskKind::Method { .. }, Some(origin)) =
+            (&task.kind, self.programs.origin(from))
+            && !origin.may_call(task.name())
+        {
+            return Err(TaskError::NotPermitted { function, server, why: not_permitted(origin) });
         }
         if task.options.gang > self.config.slots {
             let (wanted, slots) = (task.options.gang, self.config.slots);
@@ -292,7 +303,8 @@ impl Server {
     pub(super) fn on_output(&mut self, now: Time, said: TaskOutput, out: &mut Vec<Effect>) {
         let Some(entry) = self.admission.get(said.task) else { return };
         if let OutputItem::Text { is_error, text } = &said.item {
-            self.outputs.print(now, said.task, entry.task.label(), *is_error, text);
+            let source = (entry.task.label(), self.programs.of(&entry.task));
+            self.outputs.print(now, said.task, source, *is_error, text);
             let answers = self.outputs.take_answers();
             answers.into_iter().for_each(|(client, output)| send(out, client, DirectoryToClient::Output(output)));
         }
@@ -318,7 +330,10 @@ impl Server {
         let mut tasks: Vec<TaskStatus> = self.admission.tasks().map(|entry| self.status_of(now, entry)).collect();
         tasks.sort_by_key(|task| task.stage);
         tasks.truncate(TASKS_PER_MESSAGE);
-        ServerStatus { tasks, count: count as u64, store_bytes }
+        let listed = tasks.iter().filter_map(|task| self.programs.of(&self.admission.get(task.task)?.task));
+        let programs: BTreeMap<NodeId, &Program> = listed.map(|program| (program.client, program)).collect();
+        let programs = programs.into_values().cloned().collect();
+        ServerStatus { tasks, count: count as u64, store_bytes, programs }
     }
 
     /// Logs the tasks, running ones first, up to [`TASKS_LOGGED_MAX`].
@@ -326,9 +341,11 @@ impl Server {
         let status = self.status(now);
         let text = format!("the server has {} calls, and {} bytes in its store", status.count, status.store_bytes);
         out.push(LogLine::new(Level::Info, Category::Server, text).into());
-        for TaskStatus { task, function, stage, run_ns } in status.tasks.into_iter().take(TASKS_LOGGED_MAX) {
-            let text = format!("call of '{function}': {stage:?} for {:.1} s", ns_to_seconds(run_ns));
-            out.push(LogLine::new(Level::Info, Category::Server, text).task(task).into());
+        for call in status.tasks.iter().take(TASKS_LOGGED_MAX) {
+            let TaskStatus { task, function, stage, run_ns, .. } = call;
+            let text = format!("call of '{function}': {stage:?} for {:.1} s", ns_to_seconds(*run_ns));
+            let line = LogLine::new(Level::Info, Category::Server, text).task(*task);
+            out.push(status.program_of(call).map_or(line.clone(), |program| line.peer(program)).into());
         }
     }
 
@@ -341,10 +358,34 @@ impl Server {
         };
         let id = entry.task.id;
         let run_ns = if entry.state.has_begun() { self.learning.elapsed_ns(now, id) } else { 0 };
-        TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns }
+        let program = self.programs.of(&entry.task).map_or(id.client, |program| program.client);
+        TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns, program }
     }
 
     // ---- cancelling
+
+    /// Ends a task as an operator requested.
+    ///
+    /// # Errors
+    /// If the task is not here, or belongs to another user and the operator is no administrator.
+    pub(super) fn end_task(
+        &mut self,
+        now: Time,
+        operator: NodeId,
+        id: TaskId,
+        out: &mut Vec<Effect>,
+    ) -> Result<(), String> {
+        let entry = self.admission.get(id).ok_or("the call is not on this server; it may have ended")?;
+        let owner = self.programs.of(&entry.task).map_or("", |program| &program.user);
+        let by = self.programs.origin(operator);
+        if !by.is_some_and(|by| by.may_change(owner)) {
+            let user = by.map_or("", |by| &by.user);
+            return Err(format!("the call belongs to '{owner}', and '{user}' is not an administrator of the grid"));
+        }
+        self.cancel(now, id, out);
+        self.pump(now, out);
+        Ok(())
+    }
 
     pub(super) fn cancel(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
         match self.admission.state(id) {
@@ -489,3 +530,21 @@ impl Server {
         TaskError::Preempted { function: task.name().to_string(), server: self.config.name.clone() }
     }
 }
+
+/// Returns why a user may not call a function.
+fn not_permitted(Origin { user, functions, .. }: &Origin) -> String {
+    let permitted = match &functions[..] {
+        [] => "no functions".to_string(),
+        [first, .., last] if functions.len() > PATTERNS_SHOWN_MAX => {
+            format!("{first} to {last}, {} patterns", functions.len())
+        }
+        some => some.iter().map(Pattern::as_str).collect::<Vec<_>>().join(", "),
+    };
+    format!(
+        "the certificate of '{user}' permits {permitted}; request one that permits this function with 'gridloom keys request', and \
+         have an administrator approve it"
+    )
+}
+
+/// Maximum number of patterns that an error lists.
+const PATTERNS_SHOWN_MAX: usize = 8;

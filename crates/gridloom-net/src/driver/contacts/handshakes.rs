@@ -135,7 +135,7 @@ impl Connections {
             contact.channel.stream_mut().get_mut().delay(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
-        let (pass, version) = (session.pass.clone(), session.version);
+        let (pass, version, origin) = (session.pass.clone(), session.version, session.origin.clone());
         contact.channel.outbound.set_wire_version(wire_version(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
@@ -148,7 +148,7 @@ impl Connections {
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
         self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone(), version });
         self.news.push_back(ConnectionUpdate::Up(link, Box::new(hello), pass, version));
-        let up = Input::PeerUp { peer, role, name: name.clone(), address: address.clone(), version };
+        let up = Input::PeerUp { peer, role, name: name.clone(), origin, address: address.clone(), version };
         self.news.push_back(ConnectionUpdate::Input(up));
         for shadowed in self.dials.take_shadowed(peer) {
             if shadowed != address {

@@ -24,6 +24,7 @@ fn contacts(poll: &Poll) -> Connections {
         stripe: Stripe::ONE,
         nonce: [0; 32],
         pass: None,
+        machine: String::new(),
     };
     let registry = poll.registry().try_clone().unwrap();
     let inbox = Inbox::new(Waker::new(&registry, Token(0)).unwrap());

@@ -102,6 +102,7 @@ mod tests {
             stripe: Stripe::ONE,
             nonce: [0; 32],
             pass: None,
+            machine: String::new(),
         };
         let (own, peer) = (hello(credentials.id()), hello(NodeId(7)));
         let pass = Pass::of_bytes([1; 32]);

@@ -22,6 +22,7 @@ fn hello(of: &Credentials, purpose: Purpose) -> Hello {
         stripe: Stripe::ONE,
         nonce: [0; 32],
         pass: None,
+        machine: String::new(),
     }
 }
 
@@ -29,7 +30,7 @@ fn hello(of: &Credentials, purpose: Purpose) -> Hello {
 fn answer_to(first: &[u8], identity: Result<Option<Identity>, String>) -> Result<Session, HandshakeError> {
     let server = credentials();
     let mut acceptor = Handshake::accept(server.clone(), hello(&server, Purpose::Control)).unwrap();
-    acceptor.certificate = identity;
+    acceptor.certificate = identity.map(|identity| identity.map(|identity| (identity, Patterns::all())));
     acceptor.on_frame(first, &mut Vec::new(), |_| Ok(Verdict::Welcome))?;
     Ok(acceptor.take_session().expect("both hellos were there"))
 }

@@ -12,6 +12,7 @@ from ..errors import (
     ConnectError,
     Crashed,
     DataLost,
+    NotPermitted,
     NotRun,
     OutOfMemory,
     RemoteError,
@@ -26,7 +27,7 @@ from ..pickling.protocol import class_names
 RetryOn: TypeAlias = "type[BaseException] | tuple[type[BaseException], ...]"
 
 # Errors that a further run would not change, or after which calls run again anyway.
-_NOT_REPEATED = (Cancelled, CannotRun, DataLost, NotRun, OutOfMemory, ServerLost, SignatureError, TimedOut)
+_NOT_REPEATED = (Cancelled, CannotRun, DataLost, NotPermitted, NotRun, OutOfMemory, ServerLost, SignatureError, TimedOut)
 _RETRIES_MAX = 1000
 
 

@@ -37,6 +37,8 @@ class SharedName:
         How many servers keep it.
     servers : tuple of str
         Servers with a copy.
+    owner : str
+        The user who put it. Other users can read it, but not replace or delete it.
     """
 
     name: str
@@ -45,6 +47,7 @@ class SharedName:
     nbytes: int
     replicas: int
     servers: tuple[str, ...]
+    owner: str
 
 
 class SharedValue(RemoteValue):
@@ -187,8 +190,8 @@ class SharedData:
         """List the names that begin with `prefix`, as `Grid.names`."""
         listed = _gridloom.list_shared(self._session.raw, _text("prefix", prefix))
         return [
-            SharedName(name, version, kind, nbytes, replicas, tuple(servers))
-            for name, version, kind, nbytes, replicas, servers in listed
+            SharedName(name, version, kind, nbytes, replicas, tuple(servers), owner)
+            for name, version, kind, nbytes, replicas, servers, owner in listed
         ]
 
 

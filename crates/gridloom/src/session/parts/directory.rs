@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gridloom_base::near::near_names;
-use gridloom_base::{NodeId, TaskError};
+use gridloom_base::{NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
 use gridloom_map::MapError;
@@ -34,7 +34,12 @@ pub(crate) struct Directory {
     /// The agent's last answer about waits, and the number of answers so far. The answer is kept, because several threads may
     /// wait for it.
     waits: (Vec<ProgramWaits>, u64),
+    /// Answers to the requests to end tasks.
+    end_task_answers: EndTaskAnswers,
 }
+
+/// For each server and task, whether the server ends the task, or why it does not.
+pub type EndTaskAnswers = BTreeMap<(NodeId, TaskId), Result<(), String>>;
 
 impl Directory {
     pub(crate) fn on_directory(&mut self, servers: Arc<GridView>, functions: Arc<Vec<Signature>>, client: NodeId) {
@@ -76,6 +81,19 @@ impl Directory {
     /// Returns the last answer about waits, if it is newer than answer number `answers`.
     pub(crate) fn waits_after(&self, answers: u64) -> Option<Vec<ProgramWaits>> {
         (self.waits.1 > answers).then(|| self.waits.0.clone())
+    }
+
+    pub(crate) fn on_end_task(&mut self, server: NodeId, task: TaskId, answer: Result<(), String>) {
+        self.end_task_answers.insert((server, task), answer);
+    }
+
+    /// True if all these requests to end tasks are answered.
+    pub(crate) fn has_end_task_answers(&self, tasks: &[(NodeId, TaskId)]) -> bool {
+        tasks.iter().all(|task| self.end_task_answers.contains_key(task))
+    }
+
+    pub(crate) fn take_end_task_answers(&mut self) -> EndTaskAnswers {
+        std::mem::take(&mut self.end_task_answers)
     }
 
     pub(crate) fn names(&self) -> &BTreeMap<NodeId, String> {

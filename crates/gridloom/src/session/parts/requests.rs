@@ -99,6 +99,7 @@ pub(super) mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
+            owner: String::new(),
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }

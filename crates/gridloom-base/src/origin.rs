@@ -1,0 +1,105 @@
+//! The user and the host behind a node.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::NAME_BYTES_MAX;
+use crate::{EscapedLine, NodeId, Pattern};
+
+/// The user of a node with their rights, as its certificate states them, and its host, as the node states it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The name in the certificate: a user's, or that of an agent or server.
+    pub user: String,
+    /// An administrator may cancel the calls of other users.
+    pub is_administrator: bool,
+    /// The node is a function that a server runs. It acts for the programs whose calls the server runs.
+    pub is_functions: bool,
+    /// Functions that the user may call.
+    pub functions: Vec<Pattern>,
+    /// Name of the machine; empty if unknown.
+    pub host: String,
+}
+
+impl Default for Origin {
+    /// A user without a name, who may call every function.
+    fn default() -> Origin {
+        let functions = vec![Pattern::all()];
+        let (user, host) = Default::default();
+        Origin { user, is_administrator: false, is_functions: false, functions, host }
+    }
+}
+
+impl Origin {
+    /// True if the user may call a function, `module/function`.
+    pub fn may_call(&self, function: &str) -> bool {
+        self.functions.iter().any(|pattern| pattern.matches(function))
+    }
+
+    /// True if this user may cancel calls of the other, and change or delete the other's data. Functions may do so for the
+    /// programs that call them.
+    pub fn may_change(&self, owner: &str) -> bool {
+        self.is_administrator || self.is_functions || self.user == owner
+    }
+
+    /// Returns the program with this name, for display.
+    pub fn program(&self, client: NodeId, name: &str) -> Program {
+        let short = |text: &str| text[..text.floor_char_boundary(NAME_BYTES_MAX)].to_string();
+        Program { client, user: self.user.clone(), host: short(&self.host), name: short(name) }
+    }
+}
+
+/// A program that uses the grid, for display. Only its user is certified.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Program {
+    pub client: NodeId,
+    pub user: String,
+    pub host: String,
+    /// The file that runs, such as `train.py`.
+    pub name: String,
+}
+
+impl fmt::Display for Program {
+    /// Writes `anna: train.py on laptop`, without the parts that are unknown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Program { client, user, host, name } = self;
+        if !user.is_empty() {
+            write!(f, "{}: ", EscapedLine(user))?;
+        }
+        match name.is_empty() {
+            true => write!(f, "{client}")?,
+            false => write!(f, "{}", EscapedLine(name))?,
+        }
+        if host.is_empty() { Ok(()) } else { write!(f, " on {}", EscapedLine(host)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_changes_what_is_their_own_and_an_administrator_everything() {
+        let anna = Origin { user: "anna".into(), ..Origin::default() };
+        assert!(anna.may_change("anna") && !anna.may_change("bert"));
+        assert!(Origin { is_administrator: true, ..anna.clone() }.may_change("bert"));
+        assert!(Origin { is_functions: true, ..anna }.may_change("bert"));
+    }
+
+    #[test]
+    fn a_user_calls_the_functions_of_the_certificate() {
+        let some = Origin { functions: vec!["linalg/*".parse().unwrap()], ..Origin::default() };
+        assert!(some.may_call("linalg/dgemm") && !some.may_call("fft/c2c"));
+        assert!(Origin::default().may_call("fft/c2c"));
+    }
+
+    #[test]
+    fn a_program_is_shown_with_user_and_host_on_one_line() {
+        let origin = Origin { user: "anna".into(), host: "lap\ntop".into(), ..Origin::default() };
+        assert_eq!(origin.program(NodeId(1), "train.py").to_string(), r"anna: train.py on lap\ntop");
+        assert_eq!(Origin::default().program(NodeId(1), "").to_string(), NodeId(1).to_string());
+        let long = origin.program(NodeId(1), &"\u{e9}".repeat(1000)).name;
+        assert!(long.len() <= NAME_BYTES_MAX && long.len() > NAME_BYTES_MAX - 2);
+    }
+}

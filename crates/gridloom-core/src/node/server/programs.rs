@@ -1,0 +1,66 @@
+//! The programs that are connected: who they belong to, and what their users may do.
+
+use std::collections::BTreeMap;
+
+use gridloom_base::{NodeId, Origin, Program};
+
+use crate::graph::Task;
+
+/// The connected clients.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    clients: BTreeMap<NodeId, (Origin, Program)>,
+}
+
+impl Programs {
+    pub(super) fn connected(&mut self, client: NodeId, name: &str, origin: Origin) {
+        let program = origin.program(client, name);
+        self.clients.insert(client, (origin, program));
+    }
+
+    pub(super) fn forget(&mut self, client: NodeId) {
+        self.clients.remove(&client);
+    }
+
+    pub(super) fn origin(&self, client: NodeId) -> Option<&Origin> {
+        self.clients.get(&client).map(|(origin, _)| origin)
+    }
+
+    /// True if calls of a client may count as calls of a program: functions call for the programs that call them, and the
+    /// programs of one user for each other.
+    pub(super) fn may_call_for(&self, client: NodeId, program: NodeId) -> bool {
+        let user = |client| self.origin(client).map(|origin| &origin.user);
+        let is_functions = self.origin(client).is_some_and(|origin| origin.is_functions);
+        client == program || is_functions || user(client).is_some_and(|own| user(program) == Some(own))
+    }
+
+    /// Returns the program that made a task. The program of a nested call need not be connected here; then it is the function
+    /// that made the call.
+    pub(super) fn of(&self, task: &Task) -> Option<&Program> {
+        let of = |client| self.clients.get(client).map(|(_, program)| program);
+        of(&task.program()).or_else(|| of(&task.id.client))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_functions_and_programs_of_the_same_user_call_for_a_program() {
+        let user = |name: &str| Origin { user: name.into(), ..Origin::default() };
+        let functions = Origin { is_functions: true, ..user("functions of s1") };
+        let mut programs = Programs::default();
+        let of = [user("anna"), user("anna"), user("bert"), functions];
+        let [anna, again, bert, function] = [1, 2, 3, 4].map(NodeId);
+        for (client, origin) in [anna, again, bert, function].into_iter().zip(of) {
+            programs.connected(client, "train.py", origin);
+        }
+        let elsewhere = NodeId(5);
+        assert!(programs.may_call_for(anna, anna) && programs.may_call_for(again, anna));
+        assert!(programs.may_call_for(function, anna) && programs.may_call_for(function, elsewhere));
+        assert!(!programs.may_call_for(bert, anna) && !programs.may_call_for(bert, elsewhere));
+        programs.forget(anna);
+        assert!(!programs.may_call_for(again, anna), "its user is unknown now");
+    }
+}
