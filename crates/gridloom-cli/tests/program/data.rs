@@ -52,7 +52,9 @@ fn names_are_listed_and_deleted() {
     let lines: Vec<&str> = page.lines().collect();
     assert!(lines[0].starts_with("name ") && lines[0].ends_with("keep  durable  owner         servers"), "{page}");
     let of_mesh: Vec<&str> = lines[1].split_whitespace().collect();
-    assert_eq!(of_mesh, ["mesh", "2", "6", "B", "6", "bytes", "1", "no", "one"], "{page}");
+    let keys: Value = serde_json::from_str(&succeeds(gridloom(&["keys", "list", "--json"]))).unwrap();
+    let own = keys["grids"][0]["certificate"]["name"].as_str().unwrap();
+    assert_eq!(of_mesh, ["mesh", "2", "6", "B", "6", "bytes", "1", "no", own, "one"], "{page}");
     assert_eq!((lines.len(), lines[4]), (5, "3 names, 2 MB"), "{page}");
 
     let told = grid.json(&["data", "run/"]);
@@ -60,6 +62,7 @@ fn names_are_listed_and_deleted() {
     assert_eq!(names, ["run/1", "run/2"]);
     let first = json!({
         "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "method": "auto", "servers": ["one"],
+        "owner": own,
     });
     assert_eq!(told["names"][0], first);
     let none = succeeds(grid.command(&["data", "x"]));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fair_queue::TaskOwner;
 use crate::graph::Task;
 
 /// The state of a task.
@@ -32,6 +33,7 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct TaskEntry {
     pub task: Arc<Task>,
+    pub owner: TaskOwner,
     pub state: State,
     /// True for a plain call: results are sent to the caller at once and nothing is kept.
     pub is_call: bool,

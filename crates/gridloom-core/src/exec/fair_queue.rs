@@ -1,140 +1,200 @@
-//! A queue of tasks in which programs take turns: the task of the program that has had the fewest turns is next, and
-//! among the tasks of one program the one with the lowest number.
+//! A queue of tasks in which users take turns, and the programs of one user among themselves: the task of the user, and
+//! of that user's program, that has had the fewest turns is next. Among the tasks of one program it is the one with the lowest
+//! number. So a user gets no more turns by starting more programs.
 //!
 //! A new program starts with the turns of the program that was served last, so it is served in the current round and gets
 //! no extra turns for the past. If another new program had its first turn in this round, it is served in the next round:
 //! a stream of programs with one task each does not stop the others. A program whose queue becomes empty keeps its count
-//! for the round, so it gets no second turn by leaving and returning. This is start-time fair queueing (Goyal, Vin, Cheng,
-//! *SIGCOMM* 1996) in which each task costs
-//! one.
+//! for the round, so it gets no second turn by leaving and returning. The same holds for users. This is start-time fair queueing
+//! (Goyal, Vin, Cheng, *SIGCOMM* 1996) at two levels, in which each task costs one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::sync::Arc;
 
 use gridloom_base::{NodeId, TaskId};
 
-/// The position of a program: the number of its turns, then the order in which programs reached that number.
+/// The user and the program to which a task belongs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TaskOwner {
+    pub user: Arc<str>,
+    pub program: NodeId,
+}
+
+/// A position in the order of turns: the number of turns, then the order in which that number was reached.
 type Position = (u64, u64);
 
-#[derive(Clone, Debug, Default)]
-struct Waiting {
-    /// Tasks by number; never empty.
-    tasks: BTreeMap<u64, TaskId>,
-    position: Position,
-    /// True until its first turn, if it has joined others.
-    is_new: bool,
+/// Members that take turns.
+#[derive(Clone, Debug)]
+struct Turns<K> {
+    /// For each member its position, and whether it is new: until its first turn, if it has joined others.
+    members: BTreeMap<K, (Position, bool)>,
+    order: BTreeMap<Position, K>,
+    /// Turns of members that have left but were served in this round.
+    served: BTreeMap<K, u64>,
+    served_by_turns: BTreeSet<(u64, K)>,
+    /// Turns of the member that was served last, before that turn.
+    round: u64,
+    /// Turns with which a new member joins, unless the round has more.
+    joins_at: u64,
+    next_position: u64,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        let (members, order, served, served_by_turns) = Default::default();
+        Turns { members, order, served, served_by_turns, round: 0, joins_at: 0, next_position: 0 }
+    }
+}
+
+impl<K: Ord + Clone> Turns<K> {
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn first(&self) -> Option<&K> {
+        self.order.first_key_value().map(|(_, member)| member)
+    }
+
+    /// Adds a member, if it is not one. With `is_last`, all others are served before it.
+    fn join(&mut self, member: &K, is_last: bool) {
+        if self.members.contains_key(member) {
+            return;
+        }
+        let turns =
+            self.served.remove(member).inspect(|turns| _ = self.served_by_turns.remove(&(*turns, member.clone())));
+        let is_new = turns.is_none() && !self.is_empty();
+        let last = self.order.last_key_value().filter(|_| is_last).map_or(0, |((turns, _), _)| *turns);
+        self.place(member, turns.unwrap_or(self.joins_at).max(self.round).max(last), is_new);
+    }
+
+    fn place(&mut self, member: &K, turns: u64, is_new: bool) {
+        let position = (turns, self.next_position);
+        self.next_position += 1;
+        self.order.insert(position, member.clone());
+        self.members.insert(member.clone(), (position, is_new));
+    }
+
+    /// Removes a member without counting a turn.
+    fn leave(&mut self, member: &K) {
+        let Some((position, _)) = self.members.remove(member) else { return };
+        self.order.remove(&position);
+        self.keep(member, position.0);
+    }
+
+    /// Counts a turn of a member, which then leaves unless it `stays`.
+    fn serve(&mut self, member: &K, stays: bool) {
+        let Some((position, is_new)) = self.members.remove(member) else { return };
+        self.order.remove(&position);
+        let turns = position.0;
+        self.round = self.round.max(turns);
+        if is_new {
+            self.joins_at = self.joins_at.max(turns + 1);
+        }
+        match stays {
+            true => self.place(member, turns + 1, false),
+            false => self.keep(member, turns + 1),
+        }
+        while self.served_by_turns.first().is_some_and(|(turns, _)| *turns <= self.round) {
+            let (_, member) = self.served_by_turns.pop_first().expect("just seen");
+            self.served.remove(&member);
+        }
+    }
+
+    /// Keeps the turns of a member that has left, for as long as the round lasts.
+    fn keep(&mut self, member: &K, turns: u64) {
+        if turns > self.round {
+            self.served.insert(member.clone(), turns);
+            self.served_by_turns.insert((turns, member.clone()));
+        }
+    }
 }
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FairQueue {
-    programs: BTreeMap<NodeId, Waiting>,
-    order: BTreeMap<Position, NodeId>,
-    /// Turns of programs that have no task in the queue but were served in this round.
-    served: BTreeMap<NodeId, u64>,
-    served_by_turns: BTreeSet<(u64, NodeId)>,
-    /// Turns of the program that was served last, before that turn.
-    round: u64,
-    /// Turns with which a new program joins, unless the round has more.
-    joins_at: u64,
-    next_position: u64,
+    users: Turns<Arc<str>>,
+    /// The programs of each user.
+    programs: BTreeMap<Arc<str>, Turns<NodeId>>,
+    /// Tasks by number; no entry is empty.
+    tasks: BTreeMap<TaskOwner, BTreeMap<u64, TaskId>>,
     len: usize,
 }
 
 impl FairQueue {
-    /// Adds a task of a program.
-    pub(super) fn insert(&mut self, program: NodeId, number: u64, task: TaskId) {
-        if !self.programs.contains_key(&program) {
-            let turns =
-                self.served.remove(&program).inspect(|turns| _ = self.served_by_turns.remove(&(*turns, program)));
-            let is_new = turns.is_none() && !self.is_empty();
-            self.place(program, turns.unwrap_or(self.joins_at).max(self.round), BTreeMap::new(), is_new);
-        }
-        let waiting = self.programs.get_mut(&program).expect("placed above");
-        self.len += usize::from(waiting.tasks.insert(number, task).is_none());
+    /// Adds a task.
+    pub(super) fn insert(&mut self, owner: &TaskOwner, number: u64, task: TaskId) {
+        self.add(owner, number, task, false);
     }
 
     /// Adds a task that must not be served next, unless it is the only one. Its number must be the highest of its program.
-    pub(super) fn insert_last(&mut self, program: NodeId, number: u64, task: TaskId) {
-        let is_alone = !self.programs.contains_key(&program);
-        let last = self.order.last_key_value().map(|((turns, _), _)| *turns);
-        self.insert(program, number, task);
-        if let (true, Some(turns)) = (is_alone, last) {
-            let Waiting { tasks, position, is_new } = self.programs.remove(&program).expect("inserted above");
-            self.order.remove(&position);
-            self.place(program, position.0.max(turns), tasks, is_new);
-        }
+    pub(super) fn insert_last(&mut self, owner: &TaskOwner, number: u64, task: TaskId) {
+        self.add(owner, number, task, true);
     }
 
-    fn place(&mut self, program: NodeId, turns: u64, tasks: BTreeMap<u64, TaskId>, is_new: bool) {
-        let position = (turns, self.next_position);
-        self.next_position += 1;
-        self.order.insert(position, program);
-        self.programs.insert(program, Waiting { tasks, position, is_new });
+    fn add(&mut self, owner: &TaskOwner, number: u64, task: TaskId, is_last: bool) {
+        self.users.join(&owner.user, is_last);
+        self.programs.entry(owner.user.clone()).or_default().join(&owner.program, is_last);
+        let is_new = self.tasks.entry(owner.clone()).or_default().insert(number, task).is_none();
+        self.len += usize::from(is_new);
     }
 
     /// Returns the next task.
     pub(super) fn first(&self) -> Option<TaskId> {
-        let (_, program) = self.order.first_key_value()?;
-        self.programs[program].tasks.first_key_value().map(|(_, task)| *task)
+        let user = self.users.first()?.clone();
+        let program = *self.programs[&user].first()?;
+        self.tasks[&TaskOwner { user, program }].first_key_value().map(|(_, task)| *task)
     }
 
-    /// Removes a task and counts a turn of its program. Returns false if the task is not in the queue.
-    pub(super) fn serve(&mut self, program: NodeId, number: u64) -> bool {
-        self.take(program, number, 1)
+    /// Removes a task and counts a turn of its program and user. Returns false if the task is not in the queue.
+    pub(super) fn serve(&mut self, owner: &TaskOwner, number: u64) -> bool {
+        let Some(stays) = self.take(owner, number) else { return false };
+        let programs = self.programs.get_mut(&owner.user).expect("it has tasks");
+        programs.serve(&owner.program, stays);
+        let stays = !programs.is_empty();
+        self.users.serve(&owner.user, stays);
+        true
     }
 
     /// Removes a task without counting a turn. Returns false if the task is not in the queue.
-    pub(super) fn remove(&mut self, program: NodeId, number: u64) -> bool {
-        self.take(program, number, 0)
-    }
-
-    fn take(&mut self, program: NodeId, number: u64, turn: u64) -> bool {
-        let Some(waiting) = self.programs.get_mut(&program) else { return false };
-        if waiting.tasks.remove(&number).is_none() {
-            return false;
+    pub(super) fn remove(&mut self, owner: &TaskOwner, number: u64) -> bool {
+        let Some(stays) = self.take(owner, number) else { return false };
+        let programs = self.programs.get_mut(&owner.user).expect("it has tasks");
+        if !stays {
+            programs.leave(&owner.program);
         }
-        self.len -= 1;
-        let turns = waiting.position.0;
-        if turn == 0 && !waiting.tasks.is_empty() {
-            return true;
-        }
-        let Waiting { tasks, position, is_new } = self.programs.remove(&program).expect("found above");
-        self.order.remove(&position);
-        if turn > 0 {
-            self.round = self.round.max(turns);
-            if is_new {
-                self.joins_at = self.joins_at.max(turns + 1);
-            }
-        }
-        if !tasks.is_empty() {
-            self.place(program, turns + turn, tasks, false);
-        } else if turns + turn > self.round {
-            self.served.insert(program, turns + turn);
-            self.served_by_turns.insert((turns + turn, program));
-        }
-        while let Some((turns, program)) =
-            self.served_by_turns.first().copied().filter(|(turns, _)| *turns <= self.round)
-        {
-            self.served_by_turns.remove(&(turns, program));
-            self.served.remove(&program);
+        if programs.is_empty() {
+            self.users.leave(&owner.user);
         }
         true
     }
 
+    /// Removes a task. Returns whether its program has others; `None` if the task is not in the queue.
+    fn take(&mut self, owner: &TaskOwner, number: u64) -> Option<bool> {
+        let tasks = self.tasks.get_mut(owner)?;
+        tasks.remove(&number)?;
+        self.len -= 1;
+        let has_others = !tasks.is_empty();
+        if !has_others {
+            self.tasks.remove(owner);
+        }
+        Some(has_others)
+    }
+
     /// Returns the tasks in the order in which they are served if no other task is added.
     pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let mut order: BTreeMap<Position, _> =
-            self.order.iter().map(|(position, program)| (*position, self.programs[program].tasks.values())).collect();
-        let mut next_position = self.next_position;
+        let (mut users, mut programs) = (self.users.clone(), self.programs.clone());
+        let mut tasks: BTreeMap<&TaskOwner, Peekable<_>> =
+            self.tasks.iter().map(|(owner, tasks)| (owner, tasks.values().peekable())).collect();
         std::iter::from_fn(move || {
-            loop {
-                let ((turns, _), mut tasks) = order.pop_first()?;
-                if let Some(task) = tasks.next() {
-                    order.insert((turns + 1, next_position), tasks);
-                    next_position += 1;
-                    return Some(*task);
-                }
-            }
+            let user = users.first()?.clone();
+            let of_user = programs.get_mut(&user)?;
+            let owner = TaskOwner { user, program: *of_user.first()? };
+            let of_program = tasks.get_mut(&owner)?;
+            let task = of_program.next()?;
+            of_user.serve(&owner.program, of_program.peek().is_some());
+            users.serve(&owner.user, !of_user.is_empty());
+            Some(*task)
         })
     }
 
@@ -146,7 +206,7 @@ impl FairQueue {
         self.len == 0
     }
 
-    /// Forgets the turns of all programs if the queue is empty, so that an idle server uses no memory for them.
+    /// Forgets all turns if the queue is empty, so that an idle server uses no memory for them.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
             *self = FairQueue::default();
@@ -162,8 +222,13 @@ mod tests {
         TaskId { client: NodeId(program), serial }
     }
 
+    /// Returns the owner of the tasks of a program. The programs 1 to 99 belong to one user, 101 to 199 to another, and so on.
+    fn owner(program: u64) -> TaskOwner {
+        TaskOwner { user: format!("user {}", program / 100).into(), program: NodeId(program) }
+    }
+
     fn add(queue: &mut FairQueue, program: u64, serials: impl IntoIterator<Item = u64>) {
-        serials.into_iter().for_each(|serial| queue.insert(NodeId(program), serial, task(program, serial)));
+        serials.into_iter().for_each(|serial| queue.insert(&owner(program), serial, task(program, serial)));
     }
 
     /// Serves tasks. Returns their programs.
@@ -171,10 +236,32 @@ mod tests {
         let next = |queue: &mut FairQueue| {
             let task = queue.first().unwrap();
             assert_eq!(queue.iter().next(), Some(task));
-            assert!(queue.serve(task.client, task.serial));
+            assert!(queue.serve(&owner(task.client.0), task.serial));
             task.client.0
         };
         (0..count).map(|_| next(queue)).collect()
+    }
+
+    fn is_forgotten(queue: &FairQueue) -> bool {
+        queue.programs.values().all(|turns| turns.served.is_empty() && turns.served_by_turns.is_empty())
+    }
+
+    #[test]
+    fn a_user_gets_no_more_turns_by_starting_more_programs() {
+        let mut queue = FairQueue::default();
+        (1..=9).for_each(|program| add(&mut queue, program, 1..=20));
+        add(&mut queue, 101, 200..210);
+        let order: Vec<u64> = queue.iter().map(|task| task.client.0).collect();
+        assert_eq!(order.len(), 190);
+        let served = serve(&mut queue, 20);
+        assert_eq!(served, order[..20]);
+        assert_eq!(served.iter().filter(|program| **program == 101).count(), 10, "{served:?}");
+        // The programs of one user take turns among themselves.
+        assert_eq!(serve(&mut queue, 9).into_iter().collect::<BTreeSet<u64>>().len(), 9);
+        // A user who returns gets no extra turns for the time without tasks.
+        add(&mut queue, 102, 300..310);
+        let served = serve(&mut queue, 10);
+        assert_eq!(served.iter().filter(|program| **program == 102).count(), 5, "{served:?}");
     }
 
     #[test]
@@ -217,7 +304,7 @@ mod tests {
         }
         assert_eq!(served[..10], [1, 2, 3, 4, 1, 5, 6, 7, 8, 1]);
         assert_eq!(served.iter().filter(|program| **program == 1).count(), 7, "{served:?}");
-        assert!(queue.served.is_empty() && queue.served_by_turns.is_empty(), "programs that have left are forgotten");
+        assert!(is_forgotten(&queue), "programs that have left are forgotten");
     }
 
     #[test]
@@ -225,10 +312,10 @@ mod tests {
         let mut queue = FairQueue::default();
         add(&mut queue, 2, [1, 2]);
         add(&mut queue, 3, [3]);
-        queue.insert_last(NodeId(1), 4, task(1, 4));
+        queue.insert_last(&owner(1), 4, task(1, 4));
         assert_eq!(serve(&mut queue, 3), [2, 3, 1]);
-        assert!(queue.remove(NodeId(2), 2) && !queue.remove(NodeId(2), 2) && queue.is_empty());
+        assert!(queue.remove(&owner(2), 2) && !queue.remove(&owner(2), 2) && queue.is_empty());
         queue.rest();
-        assert!(queue.served.is_empty() && queue.served_by_turns.is_empty());
+        assert!(is_forgotten(&queue));
     }
 }

@@ -7,8 +7,8 @@
 //! ```
 //! A task is *held* until the store has room for its inputs and results. Tasks are admitted in the order of arrival,
 //! so that a later one cannot take the room that an earlier one needs, except to resolve a stall. The earliest ready
-//! task runs first. Both orders apply to the tasks of one program. Programs take turns ([`fair_queue`]), so a program that queues
-//! many tasks delays each task of another program by only one of them. A waiting task that occupies the room needed by the
+//! task runs first. Both orders apply to the tasks of one program. Users take turns ([`fair_queue`]), and so do the programs of each user:
+//! a program that queues many tasks delays each task of another by only one of them. A waiting task that occupies the room needed by the
 //! very tasks it waits for is put back behind them.
 //!
 //! A method of an object waits for its turn ([`method_queues`]) like for an input. A running task that has called back its
@@ -29,6 +29,7 @@ use fair_queue::FairQueue;
 use method_queues::MethodQueues;
 
 pub use entry::{State, TaskEntry};
+pub use fair_queue::TaskOwner;
 
 use crate::graph::Task;
 use gridloom_base::{DatumId, NodeId, ObjectId, TaskId};
@@ -85,8 +86,8 @@ impl Executor {
         }
     }
 
-    /// Adds a task in the state *held*. Returns false if it is already here (a repeated message).
-    pub fn add(&mut self, task: Arc<Task>, is_call: bool) -> bool {
+    /// Adds a task of a user in the state *held*. Returns false if it is already here (a repeated message).
+    pub fn add(&mut self, task: Arc<Task>, user: &Arc<str>, is_call: bool) -> bool {
         if self.tasks.contains_key(&task.id) {
             return false;
         }
@@ -103,8 +104,9 @@ impl Executor {
             self.lines.join(object, task.id);
         }
         *self.clients.entry(task.id.client).or_default() += 1;
-        self.held.insert(task.program(), number, task.id);
-        self.tasks.insert(task.id, TaskEntry { task, state: State::Held, is_call, number, missing: 0 });
+        let owner = TaskOwner { user: user.clone(), program: task.program() };
+        self.held.insert(&owner, number, task.id);
+        self.tasks.insert(task.id, TaskEntry { task, owner, state: State::Held, is_call, number, missing: 0 });
         true
     }
 
@@ -135,7 +137,7 @@ impl Executor {
     pub fn admit(&mut self, id: TaskId, is_here: impl Fn(DatumId) -> bool) {
         let entry = self.tasks.get_mut(&id).expect("the caller saw a held task");
         let number = entry.number;
-        assert!(self.held.serve(entry.task.program(), number), "the caller saw a held task");
+        assert!(self.held.serve(&entry.owner, number), "the caller saw a held task");
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         let waits_for_turn = entry.task.object().is_some_and(|object| self.lines.wait(object, id));
         entry.missing = missing.len() as u32 + u32::from(waits_for_turn);
@@ -161,7 +163,7 @@ impl Executor {
         entry.number = u64::from(u16::MAX) << 48 | self.next_number;
         self.next_number += 1;
         let task = entry.task.clone();
-        self.held.insert_last(task.program(), entry.number, id);
+        self.held.insert_last(&entry.owner, entry.number, id);
         self.wait_no_more(&task);
     }
 
@@ -229,7 +231,7 @@ impl Executor {
         entry.state = State::Ready;
         match entry.task.is_replicate() {
             true => _ = self.copy_tasks.insert(number, id),
-            false => self.ready.insert(entry.task.program(), number, id),
+            false => self.ready.insert(&entry.owner, number, id),
         }
     }
 
@@ -262,7 +264,7 @@ impl Executor {
         if taken + wanted > self.slots && taken + wanted > self.slots * depth {
             return None;
         }
-        self.ready.serve(entry.task.program(), entry.number);
+        self.ready.serve(&entry.owner, entry.number);
         entry.state = State::Running;
         self.running += 1;
         self.gangs += u32::from(gang > 0);
@@ -328,10 +330,10 @@ impl Executor {
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
         match entry.state {
-            State::Held => _ = self.held.remove(entry.task.program(), entry.number),
+            State::Held => _ = self.held.remove(&entry.owner, entry.number),
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
-                self.ready.remove(entry.task.program(), entry.number);
+                self.ready.remove(&entry.owner, entry.number);
                 self.copy_tasks.remove(&entry.number);
             }
             State::Running => self.running -= 1,

@@ -35,7 +35,7 @@ fn methods_of_an_object_run_one_at_a_time_in_order() {
     let mut executor = Executor::new(4);
     // The first method waits for an input. A method of another object overtakes it, one of its own object does not.
     for task in [method(1, 7, &[10]), method(2, 7, &[]), method(3, 8, &[]), method(4, 7, &[])] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| false);
     }
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
@@ -69,7 +69,7 @@ fn a_gang_takes_all_its_slots_or_none_and_keeps_them_while_it_asks() {
     );
     let mut executor = Executor::new(3);
     for task in [task(1, &[], 21), gang(2, 3), gang(3, 2), task(4, &[], 24), task(5, &[], 25)] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| true);
     }
     // Short calls may be queued in a worker. A gang never is, and nothing overtakes it.
@@ -98,14 +98,14 @@ fn a_gang_does_not_wait_for_those_that_ask() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(2);
     for serial in [1, 2, 3] {
-        executor.add(task(serial, &[], 20 + serial), true);
+        executor.add(task(serial, &[], 20 + serial), &"user".into(), true);
         admit_first(&mut executor, |_| true);
         assert_eq!(executor.next_start(|_| 1).unwrap().id, id(serial));
         executor.begin_callback_wait(id(serial));
     }
     // The fourth task is needed for an answer.
     for task in [gang(4, 2), task(5, &[], 25)] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(4));
@@ -120,7 +120,7 @@ fn no_short_call_is_queued_behind_a_gang_of_one() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(2);
     for task in [gang(1, 1), task(2, &[], 22), task(3, &[], 23)] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
@@ -137,7 +137,7 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(1);
     for task in [task(1, &[], 20), task(2, &[], 21), task(3, &[], 22)] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| true);
     }
     executor.begin_callback_wait(id(1)); // Ignored: the task is not running yet.
@@ -151,7 +151,7 @@ fn who_waits_for_its_program_keeps_no_slot_from_others() {
     assert!(executor.next_start(|_| 1).is_none(), "the first runs again");
     executor.begin_callback_wait(id(1));
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
-    executor.add(task(4, &[], 23), true);
+    executor.add(task(4, &[], 23), &"user".into(), true);
     admit_first(&mut executor, |_| true);
     executor.begin_callback_wait(id(3));
     assert!(executor.next_start(|_| 1).is_none(), "as many as there are slots leave theirs");
@@ -171,6 +171,7 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
                 options: CallOptions { depth, ..CallOptions::default() },
                 ..(*task(serial, &[], 20 + serial)).clone()
             }),
+            &"user".into(),
             true,
         );
         admit_first(executor, |_| true);
@@ -203,7 +204,7 @@ fn tasks_that_wait_for_their_own_calls_all_leave_their_slots_and_nested_calls_go
 fn methods_do_not_queue_behind_short_calls() {
     let mut executor = Executor::new(1);
     for task in [task(1, &[], 20), method(2, 7, &[]), task(3, &[], 21)] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 8).unwrap().id.serial, 1);
@@ -217,7 +218,7 @@ fn methods_release_their_slot_to_those_that_they_wait_for() {
     let id = |serial| TaskId { client: NodeId(1), serial };
     let mut executor = Executor::new(1);
     for task in [method(1, 7, &[10]), method(2, 7, &[])] {
-        executor.add(task, true);
+        executor.add(task, &"user".into(), true);
         admit_first(&mut executor, |_| false);
     }
     assert_eq!(executor.waiting(true), []);
@@ -233,8 +234,8 @@ fn methods_release_their_slot_to_those_that_they_wait_for() {
 #[test]
 fn a_task_runs_when_its_last_input_is_here_and_a_slot_is_free() {
     let mut executor = Executor::new(1);
-    executor.add(task(1, &[10, 11, 10], 20), false);
-    executor.add(task(2, &[], 21), false);
+    executor.add(task(1, &[10, 11, 10], 20), &"user".into(), false);
+    executor.add(task(2, &[], 21), &"user".into(), false);
     admit_first(&mut executor, |_| false);
     admit_first(&mut executor, |_| false);
     assert_eq!(executor.next_start(|_| 1).unwrap().id.serial, 2);
@@ -249,7 +250,7 @@ fn a_task_runs_when_its_last_input_is_here_and_a_slot_is_free() {
 fn earlier_tasks_start_first_and_short_ones_may_queue() {
     let mut executor = Executor::new(1);
     for serial in 1..=3 {
-        executor.add(task(serial, &[], serial), false);
+        executor.add(task(serial, &[], serial), &"user".into(), false);
         admit_first(&mut executor, |_| true);
     }
     assert_eq!(executor.next_start(|_| 2).unwrap().id.serial, 1);
@@ -260,7 +261,7 @@ fn earlier_tasks_start_first_and_short_ones_may_queue() {
 #[test]
 fn a_cancelled_waiter_is_forgotten() {
     let mut executor = Executor::new(1);
-    executor.add(task(1, &[10], 20), false);
+    executor.add(task(1, &[10], 20), &"user".into(), false);
     admit_first(&mut executor, |_| false);
     assert!(executor.waits_for(datum(10)));
     executor.remove(TaskId { client: NodeId(1), serial: 1 });

@@ -1,6 +1,7 @@
 //! The programs that are connected: who they belong to, and what their users may do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gridloom_base::{NodeId, Origin, Program};
 
@@ -9,13 +10,22 @@ use crate::graph::Task;
 /// The connected clients.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    clients: BTreeMap<NodeId, (Origin, Program)>,
+    clients: BTreeMap<NodeId, Connected>,
+    /// Users of tasks that no connected client has made.
+    nobody: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    origin: Origin,
+    user: Arc<str>,
+    program: Program,
 }
 
 impl Programs {
     pub(super) fn connected(&mut self, client: NodeId, name: &str, origin: Origin) {
-        let program = origin.program(client, name);
-        self.clients.insert(client, (origin, program));
+        let (program, user) = (origin.program(client, name), origin.user.as_str().into());
+        self.clients.insert(client, Connected { origin, user, program });
     }
 
     pub(super) fn forget(&mut self, client: NodeId) {
@@ -23,7 +33,7 @@ impl Programs {
     }
 
     pub(super) fn origin(&self, client: NodeId) -> Option<&Origin> {
-        self.clients.get(&client).map(|(origin, _)| origin)
+        self.clients.get(&client).map(|client| &client.origin)
     }
 
     /// True if calls of a client may count as calls of a program: functions call for the programs that call them, and the
@@ -37,8 +47,16 @@ impl Programs {
     /// Returns the program that made a task. The program of a nested call need not be connected here; then it is the function
     /// that made the call.
     pub(super) fn of(&self, task: &Task) -> Option<&Program> {
-        let of = |client| self.clients.get(client).map(|(_, program)| program);
-        of(&task.program()).or_else(|| of(&task.id.client))
+        self.client_of(task).map(|client| &client.program)
+    }
+
+    /// Returns the user to whom a task belongs; empty for tasks of the catalog.
+    pub(super) fn user_of(&self, task: &Task) -> Arc<str> {
+        self.client_of(task).map_or(&self.nobody, |client| &client.user).clone()
+    }
+
+    fn client_of(&self, task: &Task) -> Option<&Connected> {
+        self.clients.get(&task.program()).or_else(|| self.clients.get(&task.id.client))
     }
 }
 

@@ -48,7 +48,8 @@ impl Server {
             }
             let (id, object) = (task.id, task.object());
             // A stateless server keeps no results: it runs every task as a call.
-            let is_new = self.admission.add(now, task, is_call || self.config.is_stateless);
+            let user = self.programs.user_of(&task);
+            let is_new = self.admission.add(now, task, &user, is_call || self.config.is_stateless);
             // The task's number was used twice: no object is made for it.
             if let (false, Some(object)) = (is_new, object)
                 && self.admission.of_object(object).is_empty()

@@ -161,11 +161,11 @@ impl Admission {
     // ---- admission
 
     /// Adds a task as held. Returns false if it is already here.
-    pub(super) fn add(&mut self, now: Time, task: Task, is_call: bool) -> bool {
+    pub(super) fn add(&mut self, now: Time, task: Task, user: &Arc<str>, is_call: bool) -> bool {
         if self.executor.first_held().is_none() {
             self.last_admitted = now;
         }
-        self.executor.add(Arc::new(task), is_call)
+        self.executor.add(Arc::new(task), user, is_call)
     }
 
     /// Admits tasks while there is memory. Returns a task that will never fit, which the caller refuses.

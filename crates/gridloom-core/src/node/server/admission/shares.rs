@@ -198,7 +198,7 @@ mod tests {
         fn keep(&mut self, serial: u64, size_bytes: u64) {
             let admission = &mut self.0;
             let kept = task(HOG, serial, TaskKind::Replicate(CopyLifetime::Kept), &[serial], None);
-            admission.add(Time(0), kept, false);
+            admission.add(Time(0), kept, &"user".into(), false);
             let (datum, meta) = (datum(HOG, serial), bytes(size_bytes));
             admission.expect(HOG, vec![Supply::direct(datum, meta, HOG, String::new(), 1)], false);
             assert_eq!(self.admit(Time(0)), None);
@@ -211,7 +211,7 @@ mod tests {
 
         /// Runs a task of the hog whose result stays here.
         fn make(&mut self, serial: u64, size_bytes: u64) {
-            self.0.add(Time(0), call(HOG, serial, (serial, size_bytes)), false);
+            self.0.add(Time(0), call(HOG, serial, (serial, size_bytes)), &"user".into(), false);
             assert_eq!(self.admit(Time(0)), None);
             let id = self.0.next_start(|_| false).unwrap().id;
             let entry = self.0.take_ended(Time(0), id).unwrap();
@@ -231,15 +231,15 @@ mod tests {
         let mut store = Store::new();
         (1..=4).for_each(|serial| store.keep(serial, quarter));
         // A single client may fill the store, and is notified when it has.
-        store.0.add(Time(1), call(HOG, 5, (5, 1)), false);
+        store.0.add(Time(1), call(HOG, 5, (5, 1)), &"user".into(), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
         store.0.remove_task(Time(1), TaskId { client: HOG, serial: 5 }, &mut store.2);
         // The other client cannot claim more than a share.
-        store.0.add(Time(1), call(OTHER, 1, (1, 2 * quarter + 1)), false);
+        store.0.add(Time(1), call(OTHER, 1, (1, 2 * quarter + 1)), &"user".into(), false);
         assert!(matches!(store.admit(Time(1)), Some((_, TaskError::StoreFull { .. }))));
         store.0.remove_task(Time(1), TaskId { client: OTHER, serial: 1 }, &mut store.2);
         assert_eq!(store.evicted(), []);
-        store.0.add(Time(1), call(OTHER, 2, (2, 2 * quarter)), false);
+        store.0.add(Time(1), call(OTHER, 2, (2, 2 * quarter)), &"user".into(), false);
         assert_eq!(store.admit(Time(1)), None);
         assert_eq!(store.0.next_start(|_| false).unwrap().id.client, OTHER);
         assert_eq!(store.evicted(), [datum(HOG, 1), datum(HOG, 2)]);
@@ -251,7 +251,7 @@ mod tests {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         (1..=2).for_each(|serial| store.make(serial, half));
-        store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
+        store.0.add(Time(1), call(OTHER, 1, (1, half)), &"user".into(), false);
         assert_eq!(store.admit(Time(1)), None);
         assert_eq!(store.0.next_start(|_| false), None, "the hog is asked to fetch a result");
         for (now, is_admitted) in [(Time(1) + WRITE_BACK_NS_MAX / 2, false), (Time(1) + WRITE_BACK_NS_MAX, true)] {
@@ -269,8 +269,8 @@ mod tests {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         store.make(1, half);
-        store.0.add(Time(1), task(HOG, 2, TaskKind::call("m/f", 0), &[9], Some((2, half + 1))), false);
-        store.0.add(Time(1), task(OTHER, 1, TaskKind::call("m/f", 0), &[1], None), false);
+        store.0.add(Time(1), task(HOG, 2, TaskKind::call("m/f", 0), &[9], Some((2, half + 1))), &"user".into(), false);
+        store.0.add(Time(1), task(OTHER, 1, TaskKind::call("m/f", 0), &[1], None), &"user".into(), false);
         let supply = Supply::direct(datum(OTHER, 1), bytes(half), OTHER, String::new(), 1);
         store.0.expect(OTHER, vec![supply], false);
         let Store(admission, members, out) = &mut store;
@@ -287,11 +287,11 @@ mod tests {
         let half = offering_nothing().memory_bytes / 2;
         let mut store = Store::new();
         store.make(1, half);
-        store.0.add(Time(0), call(HOG, 2, (2, half)), false);
+        store.0.add(Time(0), call(HOG, 2, (2, half)), &"user".into(), false);
         assert_eq!(store.admit(Time(0)), None);
         assert_eq!(store.0.next_start(|_| false).unwrap().id.serial, 2, "it runs, and will not end");
-        store.0.add(Time(1), call(HOG, 3, (3, half)), false);
-        store.0.add(Time(1), call(OTHER, 1, (1, half)), false);
+        store.0.add(Time(1), call(HOG, 3, (3, half)), &"user".into(), false);
+        store.0.add(Time(1), call(OTHER, 1, (1, half)), &"user".into(), false);
         assert_eq!(store.admit(Time(1)), None);
         let mut now = Time(1);
         for is_admitted in [false, true] {

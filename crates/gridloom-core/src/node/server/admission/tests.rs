@@ -30,7 +30,7 @@ fn tasks_are_admitted_in_order_and_refused_if_they_never_fit() {
     let (members, mut out) = (Members::default(), Vec::new());
     let whole = offering_nothing().memory_bytes / 8;
     for task in [task(1, &[], 11, whole), task(2, &[], 12, 1), task(3, &[], 13, whole + 1)] {
-        assert!(admission.add(Time(0), task, false));
+        assert!(admission.add(Time(0), task, &"user".into(), false));
     }
     assert_eq!(admission.admit(Time(0), &members, &mut out), None, "the second waits for the first");
     let first = admission.next_start(|_| false).unwrap();
@@ -51,7 +51,7 @@ fn a_task_runs_when_its_inputs_have_arrived() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let (mut members, mut out) = (Members::default(), Vec::new());
     members.add(Time(0), CLIENT, Role::Client);
-    admission.add(Time(0), task(1, &[5], 11, 1), false);
+    admission.add(Time(0), task(1, &[5], 11, 1), &"user".into(), false);
     let meta = Meta::array(Dtype::Float64, &[1]);
     let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 1);
     admission.expect(CLIENT, vec![supply], false);
@@ -69,7 +69,7 @@ fn waiting(out: &mut Vec<AdmissionOutput>) -> Admission {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let mut members = Members::default();
     members.add(Time(0), HOLDER, Role::Server);
-    admission.add(Time(0), task(1, &[5], 11, 1), false);
+    admission.add(Time(0), task(1, &[5], 11, 1), &"user".into(), false);
     let meta = Meta::array(Dtype::Float64, &[1]);
     let supply = Supply::direct(datum(5), meta, HOLDER, "there:1".into(), 2);
     admission.expect(CLIENT, vec![supply], false);
@@ -159,8 +159,8 @@ fn a_task_that_reads_the_result_of_a_call_waits_for_a_source() {
     let mut admission = Admission::new(Arc::new(offering_nothing()));
     let (mut members, mut out) = (Members::default(), Vec::new());
     members.add(Time(0), CLIENT, Role::Client);
-    assert!(admission.add(Time(0), task(1, &[], 11, 1), true));
-    assert!(admission.add(Time(0), task(2, &[11], 12, 1), false));
+    assert!(admission.add(Time(0), task(1, &[], 11, 1), &"user".into(), true));
+    assert!(admission.add(Time(0), task(2, &[11], 12, 1), &"user".into(), false));
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     let call = admission.next_start(|_| false).unwrap();
     let entry = admission.take_ended(Time(1), call.id).unwrap();
@@ -200,7 +200,7 @@ fn an_earlier_copy_stays_when_it_gets_a_name() {
             owner: String::new(),
         }));
         let publish = Task { kind, outputs: Vec::new(), ..task(1, &[5], 11, 1) };
-        assert!(admission.add(Time(0), publish.clone(), false));
+        assert!(admission.add(Time(0), publish.clone(), &"user".into(), false));
         let supply = Supply::direct(datum(5), meta, CLIENT, String::new(), 1);
         admission.expect(CLIENT, vec![supply], false);
         assert_eq!(admission.admit(Time(0), &members, &mut out), None);
@@ -222,7 +222,7 @@ fn a_new_agent_is_queried_for_sources_that_are_still_unknown() {
     let (members, mut out) = (Members::default(), Vec::new());
     let shared = DatumId { client: NodeId::CATALOG, serial: 1 };
     let reads = Task { args: vec![Argument::Datum(shared)], ..task(1, &[], 11, 1) };
-    admission.add(Time(0), reads, false);
+    admission.add(Time(0), reads, &"user".into(), false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     let asked = std::mem::take(&mut out);
     admission.request_shared_sources(&mut out);
@@ -241,8 +241,8 @@ fn a_reader_gets_the_result_of_a_requeued_task() {
     let (members, mut out) = (Members::default(), Vec::new());
     let id = |serial| TaskId { client: CLIENT, serial };
     // Task 1 waits for a datum, and task 2 for the result of task 1.
-    admission.add(Time(0), task(1, &[5], 11, 1), false);
-    admission.add(Time(0), task(2, &[11], 12, 1), false);
+    admission.add(Time(0), task(1, &[5], 11, 1), &"user".into(), false);
+    admission.add(Time(0), task(2, &[11], 12, 1), &"user".into(), false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     admission.requeue(Time(1), vec![id(1)], &mut out);
     assert_eq!(admission.admit(Time(1), &members, &mut out), None);
@@ -270,7 +270,7 @@ fn the_size_of_a_sliced_datum_is_known_when_its_task_is_admitted_again() {
     admission.datum_available(Time(0), datum(9), offering_nothing().memory_bytes - 100, Origin::Made, &mut out);
     let reads = Task { args: vec![Argument::Datum(shared)], ..task(1, &[], 11, 1) };
     let id = reads.id;
-    admission.add(Time(0), reads, false);
+    admission.add(Time(0), reads, &"user".into(), false);
     assert_eq!(admission.admit(Time(0), &members, &mut out), None);
     assert_eq!(admission.state(id), Some(State::Waiting));
     let supply = Supply::direct(slice, Meta::array(Dtype::Float64, &[100]), HOLDER, "there:1".into(), 1);
