@@ -72,6 +72,17 @@ pub(crate) fn parse<'a>(der: &'a CertificateDer<'a>) -> Result<EndEntityCert<'a>
     EndEntityCert::try_from(der).map_err(|error| format!("it is not an X.509 certificate ({error})"))
 }
 
+/// Returns the fingerprint of the authority that a certificate names, which nobody has verified. It is in the name of the
+/// issuer, since two authorities may have one name.
+pub(crate) fn claimed_authority(parsed: &EndEntityCert<'_>) -> Option<Fingerprint> {
+    // The attribute has the type OrganizationalUnitName, 2.5.4.11; a byte for the kind of text; and one for its length.
+    const UNIT: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0b];
+    let name = parsed.issuer();
+    let at = name.windows(UNIT.len()).position(|bytes| bytes == UNIT)?;
+    let (&[_, length], text) = name.get(at + UNIT.len()..)?.split_first_chunk()?;
+    std::str::from_utf8(text.get(..usize::from(length))?).ok()?.parse().ok()
+}
+
 /// Returns the dates between which a certificate is valid. The library tells them only in errors.
 pub(crate) fn dates(parsed: &EndEntityCert<'_>) -> Result<(UnixTime, UnixTime), String> {
     let at = |time| {
@@ -242,11 +253,15 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let pairs = || text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("they are ASCII"));
     (is_hex && text.len().is_multiple_of(2))

@@ -16,7 +16,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,10 @@ pub struct GridFolder {
     grid: String,
     path: PathBuf,
 }
+
+/// The versions of the files that [`GridFolder::refresh`] reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileVersions([Option<(u64, i64, i64, u64)>; 2]);
 
 /// A certificate that an authority has issued.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -324,7 +328,7 @@ impl GridFolder {
     /// [`KeysError::Missing`] if they are not known yet; or if the files are wrong.
     pub fn trust(&self) -> Result<Trust, KeysError> {
         let trust = self.checked(AUTHORITY)?;
-        trust.set_revocations(self.revocations()?);
+        trust.add_revocations(&self.revocations()?);
         Ok(trust)
     }
 
@@ -368,12 +372,20 @@ impl GridFolder {
     /// As [`GridFolder::own`] and [`GridFolder::revocations`].
     pub fn membership(&self) -> Result<Membership, KeysError> {
         let membership = Membership::new(&self.own()?)?;
-        membership.trust.set_revocations(self.revocations()?);
+        membership.trust.add_revocations(&self.revocations()?);
         Ok(membership)
     }
 
+    /// Returns what changes whenever the own certificate or the revocations are replaced, without reading them.
+    pub fn versions(&self) -> FileVersions {
+        FileVersions([OWN, REVOKED].map(|name| {
+            let status = fs::metadata(self.path.join(name)).ok()?;
+            Some((status.ino(), status.mtime(), status.mtime_nsec(), status.len()))
+        }))
+    }
+
     /// Reads the files again, and replaces in a membership what has changed, as after `gridloom keys renew` or `revoke`.
-    /// Returns whether something has.
+    /// Stores revocations that other nodes have sent. Returns whether the membership has changed.
     ///
     /// # Errors
     /// As [`GridFolder::membership`].
@@ -383,9 +395,10 @@ impl GridFolder {
         if is_renewed {
             membership.credentials.replace(&own)?;
         }
-        let has_others = *membership.trust.revocations() != revocations;
-        if has_others {
-            membership.trust.set_revocations(revocations);
+        let has_others = membership.trust.add_revocations(&revocations);
+        let received = membership.trust.revocations();
+        if !received.without(&revocations).is_empty() {
+            self.add_revocations(&received)?;
         }
         Ok(is_renewed || has_others)
     }
@@ -460,7 +473,7 @@ impl GridFolder {
                     EscapedBytes::of(&self.path)
                 )));
             }
-            trust.set_revocations(self.revocations()?);
+            trust.add_revocations(&self.revocations()?);
         }
         trust.check(&issued.certificate, now)?;
         let key = self.key_of(&issued)?;
@@ -596,22 +609,28 @@ impl GridFolder {
     /// # Errors
     /// If the authority is not here.
     pub fn revoke(&self, revoked: &[Revoked], reason: &str, now: UnixTime) -> Result<(), KeysError> {
-        self.authority()?;
+        let authority = self.authority()?;
         let _lock = self.lock()?;
         let mut all = self.revocations()?;
         for one in revoked {
-            all.add(Revocation::new(one.clone(), now, reason)?);
+            all.add(authority.sign(Revocation::new(one.clone(), now, reason)?)?);
+        }
+        // Lines that were written by hand.
+        for unsigned in all.without(&all.signed()).iter().cloned().collect::<Vec<_>>() {
+            all.add(authority.sign(unsigned)?);
         }
         self.write(REVOKED, &all.to_text())
     }
 
-    /// Stores the revocations that the agent has sent.
+    /// Stores revocations that other nodes have sent.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn set_revocations(&self, revocations: &Revocations) -> Result<(), KeysError> {
+    pub fn add_revocations(&self, revocations: &Revocations) -> Result<(), KeysError> {
         let _lock = self.lock()?;
-        self.write(REVOKED, &revocations.to_text())
+        let mut all = self.revocations()?;
+        revocations.iter().for_each(|one| all.add(one.clone()));
+        self.write(REVOKED, &all.to_text())
     }
 
     /// # Errors

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridloom_base::{EscapedBytes, NameKind, NodeId};
 use gridloom_keys::{
@@ -29,7 +29,9 @@ use crate::threads::STACK_BYTES;
 /// Environment variable with the folder of the keys that a server has made for its functions.
 pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
 
-/// Interval at which a node reads revocations and renewed certificates.
+/// Interval at which a node looks whether the files of revocations and of its certificate have changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a node reads these files in any case, and renews its certificate if that is due.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The keys of a program, for one grid.
@@ -206,7 +208,7 @@ impl NodeKeys {
         let IssuedKeys { own, functions, revocations } = IssuedKeys::by_grid(grid, role, name)?;
         let grant = Grant::new(own.issued.certificate.identity.clone());
         let own = own.membership()?;
-        own.trust.set_revocations(revocations);
+        own.trust.add_revocations(&revocations);
         let own = Arc::new(own);
         keep_fresh(grid.clone(), &own, Some(grant));
         Ok(NodeKeys { own: Keys(Found::Membership(own)), functions })
@@ -221,7 +223,7 @@ impl NodeKeys {
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("no keys on standard input: {error}")))?;
         let functions = text.functions.map(|pem| Bundle::from_pem(pem.as_bytes())).transpose().map_err(error)?;
         let own = Bundle::from_pem(text.own.as_bytes()).and_then(|bundle| bundle.membership()).map_err(error)?;
-        own.trust.set_revocations(Revocations::from_text(&text.revocations).map_err(error)?);
+        own.trust.add_revocations(&Revocations::from_text(&text.revocations).map_err(error)?);
         Ok(NodeKeys { own: Keys::new(own), functions })
     }
 }
@@ -304,10 +306,16 @@ impl IssuedKeys {
 fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Grant>) {
     let membership = Arc::downgrade(membership);
     let keep = move || {
-        let mut reported = None;
+        let (mut reported, mut versions, mut read_at) = (None, None, Instant::now());
         loop {
-            thread::sleep(REFRESH_INTERVAL);
+            thread::sleep(LOOK_INTERVAL);
             let Some(membership) = membership.upgrade() else { return };
+            // Before the files are read: a change meanwhile is found at the next look.
+            let found = Some(grid.versions());
+            if found == versions && read_at.elapsed() < REFRESH_INTERVAL {
+                continue;
+            }
+            (versions, read_at) = (found, Instant::now());
             let refreshed = refresh(&grid, &membership, grant.as_ref(), UnixTime::now());
             let error = refreshed.err().map(|error| error.to_string());
             if let Some(why) = error.as_ref().filter(|_| error != reported) {
@@ -324,10 +332,7 @@ fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Gran
 
 fn refresh(grid: &GridFolder, membership: &Membership, grant: Option<&Grant>, now: UnixTime) -> Result<(), KeysError> {
     let Some(grant) = grant else { return grid.refresh(membership).map(drop) };
-    let revocations = grid.revocations()?;
-    if *membership.trust.revocations() != revocations {
-        membership.trust.set_revocations(revocations);
-    }
+    membership.trust.add_revocations(&grid.revocations()?);
     match membership.credentials.due_for_renewal(now) {
         true => membership.credentials.replace(&grid.issue(grant, now)?),
         false => Ok(()),
@@ -371,6 +376,45 @@ impl Credentials {
         self.keys.why_missing()
     }
 
+    /// Checks that the certificate of a verified peer has not been revoked since.
+    ///
+    /// # Errors
+    /// The certificate, when it was revoked, and why.
+    pub(crate) fn check_revoked(&self, peer: &Certificate) -> Result<(), String> {
+        self.memberships.check_revoked(peer).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Checks that the own certificate is not revoked.
+    ///
+    /// # Errors
+    /// As [`Credentials::check_revoked`].
+    pub(crate) fn check_own_revoked(&self) -> Result<(), String> {
+        let mut own = self.memberships.iter().map(|membership| membership.credentials.certificate());
+        own.try_for_each(|certificate| self.check_revoked(&certificate))
+    }
+
+    /// Returns the revocations that the authority has signed.
+    pub(crate) fn signed_revocations(&self) -> Revocations {
+        let of_grid = self.memberships.iter().next();
+        of_grid.map_or_else(Revocations::default, |membership| membership.trust.revocations().signed())
+    }
+
+    /// Adds revocations that a peer has sent, as JSON lines.
+    ///
+    /// # Errors
+    /// If the text is malformed, or the authority has not signed them.
+    pub(crate) fn add_signed_revocations(&self, text: &str) -> Result<(), String> {
+        let new = Revocations::from_text(text).map_err(|error| error.to_string())?;
+        let mut all = self.memberships.iter();
+        all.try_for_each(|membership| membership.trust.add_signed_revocations(&new).map(drop))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Calls `observer` after each change of the revocations, until it returns false.
+    pub(crate) fn observe_revocations(&self, observer: impl Fn() -> bool + Clone + Send + Sync + 'static) {
+        self.memberships.iter().for_each(|membership| membership.trust.observe_revocations(observer.clone()));
+    }
+
     /// Verifies the certificate of a peer. TLS verifies nothing if it resumes a session, and a certificate may have been
     /// revoked since.
     ///
@@ -410,10 +454,19 @@ pub(crate) mod tests {
 
     /// Returns keys of a grid that exists in this process only.
     pub(crate) fn keys(role: Role) -> Keys {
+        Keys::of_bundle(&bundle(role, "test")).unwrap()
+    }
+
+    /// Returns a certificate of that grid.
+    pub(crate) fn certificate(role: Role, name: &str) -> Certificate {
+        bundle(role, name).issued.certificate
+    }
+
+    fn bundle(role: Role, name: &str) -> Bundle {
         static AUTHORITY: std::sync::OnceLock<Authority> = std::sync::OnceLock::new();
         let authority = AUTHORITY.get_or_init(|| Authority::new("tests", UnixTime::now()).unwrap());
-        let identity = Identity::new("tests", role, "test").unwrap();
-        Keys::of_bundle(&authority.issue_bundle(&Grant::new(identity), UnixTime::now()).unwrap()).unwrap()
+        let grant = Grant::new(Identity::new("tests", role, name).unwrap());
+        authority.issue_bundle(&grant, UnixTime::now()).unwrap()
     }
 
     #[test]

@@ -35,7 +35,7 @@ use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::{FrameLimits, Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
-use gridloom_keys::{Certificate, CertificateDer, Identity, Role as CertifiedRole};
+use gridloom_keys::{Certificate, CertificateDer, Role as CertifiedRole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -167,6 +167,8 @@ pub struct Session {
     pub pass: Pass,
     /// Negotiated version.
     pub version: u16,
+    /// The certificate of the peer.
+    pub certificate: Certificate,
 }
 
 /// Returns the wire version of messages to a peer, given the negotiated protocol version.
@@ -217,7 +219,7 @@ pub struct Handshake {
     stage: Stage,
     peer: Option<Hello>,
     /// The certificate of the peer, or why it is refused.
-    certificate: Result<Option<Identity>, String>,
+    certificate: Result<Option<Certificate>, String>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -265,8 +267,7 @@ impl Handshake {
     /// Checks the certificates that the peer has shown in the handshake of TLS. Call it before the first frame is handled.
     pub fn identify(&mut self, certificates: Option<&[CertificateDer<'_>]>) {
         if self.stage == Stage::Hello {
-            let certificate = self.credentials.peer(certificates);
-            self.certificate = certificate.map(|Certificate { identity, .. }| Some(identity));
+            self.certificate = self.credentials.peer(certificates).map(Some);
         }
     }
 
@@ -345,11 +346,12 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
-        let identity = match &self.certificate {
-            Ok(Some(identity)) => identity,
+        let certificate = match &self.certificate {
+            Ok(Some(certificate)) => certificate,
             Ok(None) => return Err(refuse("it has shown no certificate".into(), out)),
             Err(why) => return Err(refuse(why.clone(), out)),
         };
+        let identity = &certificate.identity;
         if !is_allowed(identity.role(), peer.role) {
             let role = match peer.role {
                 Role::Agent => "the agent",
@@ -374,7 +376,7 @@ impl Handshake {
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
         // Nobody else knows the nonces in the hellos.
         let pass = Pass(blake3::derive_key(PASS, &[dialler, acceptor].concat()));
-        self.session = Some(Session { pass, version });
+        self.session = Some(Session { pass, version, certificate: certificate.clone() });
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
             Purpose::Control => self.own.node > peer.node,
