@@ -4,7 +4,7 @@
 //!  GRIDLOOM_KEYS or $XDG_CONFIG_HOME/gridloom/keys or ~/.config/gridloom/keys
 //!    GRID                  mode 0700; all files 0600
 //!      authority.pem       the certificate of the grid's authority
-//!      own.pem own.key     the own certificate and private key
+//!      own.pem own.key     the own certificate and private key; own.key.new while they are replaced
 //!      requested.pem .key  the own request, until its certificate is installed
 //!      authority.key       where the authority is: its private key
 //!      issued              where the authority is: certificates that have not expired, as JSON lines
@@ -12,7 +12,14 @@
 //!      requests/           where the authority is: requests of others that wait for approval
 //!      lock                held while a file is changed
 //! ```
-//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused.
+//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused. The own
+//! certificate and key are replaced together: a process that ends between the steps leaves the old or the new pair.
+//!
+//! ```text
+//!  own.key.new ◀─ the new key      the old certificate still belongs to own.key
+//!  own.pem     ◀─ the new one      it belongs to own.key.new
+//!  own.key     ◀─ own.key.new      renamed
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -252,8 +259,7 @@ impl KeysFolder {
         let folder = self.grid(bundle.issued.certificate.identity.grid())?;
         let _lock = folder.lock()?;
         folder.write(AUTHORITY, &Trust::from_der(&bundle.issued.authority)?.to_pem())?;
-        folder.write(OWN_KEY, &bundle.key_to_pem())?;
-        folder.write(OWN, &bundle.issued.certificate.to_pem())?;
+        folder.replace_own(bundle)?;
         Ok(folder)
     }
 
@@ -344,8 +350,12 @@ impl GridFolder {
             };
             return Err(KeysError::Missing(format!("there is no certificate for the grid '{}': {what}", self.grid)));
         }
-        // While another process replaces both files, the key does not belong to the certificate.
-        self.read_own().or_else(|error| self.lock().map_err(|_| error).and_then(|_lock| self.read_own()))
+        // While another process replaces them, the files that are read may belong to different pairs.
+        self.read_own().or_else(|_| {
+            // Only the owner of the files can wait for the end of the replacement.
+            let _lock = self.lock().ok();
+            self.read_own()
+        })
     }
 
     fn read_own(&self) -> Result<Bundle, KeysError> {
@@ -358,12 +368,33 @@ impl GridFolder {
         };
         let certificate = Certificate::read(der).map_err(|why| self.error(OWN, why))?;
         trust.verify(std::slice::from_ref(der), certificate.not_before).map_err(|why| self.error(OWN, why))?;
-        let found = self.sections(OWN_KEY)?;
-        let [key] = &found.keys[..] else {
-            return Err(self.error(OWN_KEY, format!("expected one private key, and there are {}", found.keys.len())));
-        };
         let issued = Issued { certificate, authority: trust.certificate().clone() };
-        Bundle::new(issued, key).map_err(|error| self.error(OWN_KEY, error))
+        let with_key = |name| {
+            let found = self.sections(name)?;
+            let [key] = &found.keys[..] else {
+                return Err(self.error(name, format!("expected one private key, and there are {}", found.keys.len())));
+            };
+            Bundle::new(issued.clone(), key).map_err(|error| self.error(name, error))
+        };
+        with_key(OWN_KEY).or_else(|error| with_key(NEW_KEY).map_err(|_| error))
+    }
+
+    /// Replaces the own certificate and key. The caller holds the lock.
+    fn replace_own(&self, bundle: &Bundle) -> Result<(), KeysError> {
+        REPLACE_OWN.iter().try_for_each(|step| step(self, bundle))
+    }
+
+    /// Completes a replacement that another process has begun and not ended, since the next one overwrites its key.
+    fn complete_replacement(&self) -> Result<(), KeysError> {
+        if !self.path.join(NEW_KEY).exists() {
+            return Ok(());
+        }
+        let key = pem::sections(&self.read(NEW_KEY)?).ok().and_then(|found| found.keys.into_iter().next());
+        let of_new = key.and_then(|key| Bundle::new(self.read_own().ok()?.issued, &key).ok());
+        match of_new.is_some() {
+            true => self.rename(NEW_KEY, OWN_KEY),
+            false => remove(&self.path.join(NEW_KEY)),
+        }
     }
 
     /// Returns the user's membership, with the revocations.
@@ -476,10 +507,10 @@ impl GridFolder {
             trust.add_revocations(&self.revocations()?);
         }
         trust.check(&issued.certificate, now)?;
+        self.complete_replacement()?;
         let key = self.key_of(&issued)?;
         self.write(AUTHORITY, &trust.to_pem())?;
-        self.write(OWN_KEY, &key.key_to_pem())?;
-        self.write(OWN, &issued.certificate.to_pem())?;
+        self.replace_own(&key)?;
         for done in [REQUESTED, REQUESTED_KEY] {
             remove(&self.path.join(done))?;
         }
@@ -590,8 +621,7 @@ impl GridFolder {
         let grant = Grant { identity: own.identity, functions: own.functions, lifetime };
         let bundle = self.issue_and_record(&grant, now)?;
         let _lock = self.lock()?;
-        self.write(OWN_KEY, &bundle.key_to_pem())?;
-        self.write(OWN, &bundle.issued.certificate.to_pem())?;
+        self.replace_own(&bundle)?;
         Ok(bundle.issued.certificate)
     }
 
@@ -723,6 +753,11 @@ impl GridFolder {
         private_file::write(&path, text.as_bytes(), Existing::Replaced).map_err(KeysError::at(&path))
     }
 
+    fn rename(&self, from: &str, to: &str) -> Result<(), KeysError> {
+        let to = self.path.join(to);
+        fs::rename(self.path.join(from), &to).map_err(KeysError::at(&to))
+    }
+
     /// Refuses a folder in which other users can put files.
     fn check_folder(&self) -> Result<(), KeysError> {
         let status = fs::metadata(&self.path).map_err(KeysError::at(&self.path))?;
@@ -796,10 +831,21 @@ fn remove(path: &Path) -> Result<(), KeysError> {
     }
 }
 
+type Step = fn(&GridFolder, &Bundle) -> Result<(), KeysError>;
+
+/// The steps that replace the own certificate and key. After each of them, there is a key for the certificate.
+const REPLACE_OWN: [Step; 4] = [
+    |folder, _| folder.complete_replacement(),
+    |folder, bundle| folder.write(NEW_KEY, &bundle.key_to_pem()),
+    |folder, bundle| folder.write(OWN, &bundle.issued.certificate.to_pem()),
+    |folder, _| folder.rename(NEW_KEY, OWN_KEY),
+];
+
 const AUTHORITY: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const OWN: &str = "own.pem";
 const OWN_KEY: &str = "own.key";
+const NEW_KEY: &str = "own.key.new";
 const REQUESTED: &str = "requested.pem";
 const REQUESTED_KEY: &str = "requested.key";
 const REQUESTS: &str = "requests";
@@ -814,3 +860,44 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 const PENDING_MAX: usize = 1000;
 const MAKE_OR_REQUEST: &str =
     "'gridloom keys init' makes a grid, and 'gridloom keys request' a request to be admitted to one";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+
+    #[test]
+    fn a_process_that_ends_while_it_replaces_the_own_pair_leaves_a_complete_one() {
+        let place = std::env::temp_dir().join(format!("gridloom-keys-replaced-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let now = UnixTime::now();
+        let administrator = Identity::new("lab", Role::Administrator, "root").unwrap();
+        let folder = KeysFolder::at(&place).create(&administrator, now).unwrap();
+        let serial = || folder.own().unwrap().issued.certificate.serial;
+        for steps in 0..=REPLACE_OWN.len() {
+            for again in 0..=REPLACE_OWN.len() {
+                let mut allowed = vec![serial()];
+                // The second process finds what the first has left.
+                for done in [steps, again] {
+                    let new = folder.issue_and_record(&Grant::new(administrator.clone()), now).unwrap();
+                    allowed.push(new.issued.certificate.serial);
+                    REPLACE_OWN[..done].iter().for_each(|step| step(&folder, &new).unwrap());
+                    assert!(allowed.contains(&serial()), "after {done} steps");
+                    let is_new = serial() == new.issued.certificate.serial;
+                    assert_eq!(is_new, done >= 3, "after {done} steps");
+                }
+                let renewed = folder.renew(Grant::LIFETIME, now).unwrap();
+                assert_eq!(serial(), renewed.serial, "after {steps} and {again} steps");
+                assert!(!folder.path.join(NEW_KEY).exists());
+            }
+        }
+        // A request is approved while a replacement is incomplete.
+        let new = folder.issue_and_record(&Grant::new(administrator.clone()), now).unwrap();
+        REPLACE_OWN[..3].iter().for_each(|step| step(&folder, &new).unwrap());
+        let request = folder.request(Role::Administrator, "root", &Patterns::all(), false, now).unwrap();
+        let issued = folder.approve(&request, &Grant::new(administrator), true, now).unwrap();
+        folder.install(issued.to_pem().as_bytes(), None, now).unwrap();
+        assert_eq!(serial(), issued.certificate.serial);
+        fs::remove_dir_all(place).unwrap();
+    }
+}
