@@ -35,6 +35,8 @@ pub struct Grant {
 impl Grant {
     /// Default lifetime of certificates.
     pub const LIFETIME: Duration = Duration::from_secs(90 * DAY.as_secs());
+    /// Lifetime of certificates of processes that cannot get another one while they run.
+    pub const LIFETIME_OF_PROCESS: Duration = Duration::from_secs(365 * DAY.as_secs());
     /// Limits of the lifetime.
     pub const LIFETIME_MIN: Duration = Duration::from_secs(1);
     pub const LIFETIME_MAX: Duration = Duration::from_secs(3650 * DAY.as_secs());

@@ -59,6 +59,12 @@ impl Certificate {
         after(self.not_before, BACKDATED)
     }
 
+    /// Returns the middle of the certificate's life, from which it should be renewed.
+    pub fn renewal_due_at(&self) -> UnixTime {
+        let life_s = self.not_after.as_secs().saturating_sub(self.issued_at().as_secs());
+        after(self.issued_at(), Duration::from_secs(life_s / 2))
+    }
+
     /// Returns the certificate as PEM.
     pub fn to_pem(&self) -> String {
         crate::pem::certificate(&self.der)

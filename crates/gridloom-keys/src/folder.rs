@@ -12,7 +12,8 @@
 //!      requests/           where the authority is: requests of others that wait for approval
 //!      lock                held while a file is changed
 //! ```
-//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused. The own
+//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused. But a group may read
+//! files that root has written for it, since functions may run as another user than their server. The own
 //! certificate and key are replaced together: a process that ends between the steps leaves the old or the new pair.
 //!
 //! ```text
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::EscapedBytes;
-use gridloom_resources::private_file::{self, Existing};
+use gridloom_resources::private_file::{self, Existing, Readers};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustls_pki_types::UnixTime;
@@ -62,13 +63,17 @@ pub fn chosen_grid() -> Option<String> {
 
 /// The keys of a user, of all grids.
 #[derive(Clone, Debug)]
-pub struct KeysFolder(PathBuf);
+pub struct KeysFolder {
+    path: PathBuf,
+    readers: Readers,
+}
 
 /// The keys of a user for one grid.
 #[derive(Clone, Debug)]
 pub struct GridFolder {
     grid: String,
     path: PathBuf,
+    readers: Readers,
 }
 
 /// The versions of the files that [`GridFolder::refresh`] reads.
@@ -101,7 +106,7 @@ impl KeysFolder {
         let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
         if let Some(folder) = set(KEYS_VARIABLE) {
             return match folder.is_absolute() {
-                true => Ok(KeysFolder(folder)),
+                true => Ok(KeysFolder::at(folder)),
                 false => Err(KeysError::Invalid(format!(
                     "{KEYS_VARIABLE} is '{}'; set it to an absolute path, or unset it",
                     EscapedBytes::of(&folder)
@@ -111,7 +116,7 @@ impl KeysFolder {
         let home = || std::env::home_dir().map(|home| home.join(".config"));
         let config = set("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
         match config.or_else(|| home().filter(|folder| folder.is_absolute())) {
-            Some(config) => Ok(KeysFolder(config.join("gridloom").join("keys"))),
+            Some(config) => Ok(KeysFolder::at(config.join("gridloom").join("keys"))),
             None => Err(KeysError::Missing(format!(
                 "there is no folder for keys; set HOME, XDG_CONFIG_HOME or {KEYS_VARIABLE} to an absolute path"
             ))),
@@ -119,11 +124,16 @@ impl KeysFolder {
     }
 
     pub fn at(path: impl Into<PathBuf>) -> KeysFolder {
-        KeysFolder(path.into())
+        KeysFolder { path: path.into(), readers: Readers::Nobody }
+    }
+
+    /// Lets others read the files that are written from now on.
+    pub fn readable_by(self, readers: Readers) -> KeysFolder {
+        KeysFolder { readers, ..self }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Returns the grids for which there is a folder, in order.
@@ -131,14 +141,14 @@ impl KeysFolder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn grids(&self) -> Result<Vec<GridFolder>, KeysError> {
-        let entries = match fs::read_dir(&self.0) {
+        let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(KeysError::at(&self.0))?,
+            entries => entries.map_err(KeysError::at(&self.path))?,
         };
         let mut found = Vec::new();
         for entry in entries {
-            let name = entry.map_err(KeysError::at(&self.0))?.file_name();
-            let name = name.to_str().filter(|name| check_grid(name).is_ok() && self.0.join(name).is_dir());
+            let name = entry.map_err(KeysError::at(&self.path))?.file_name();
+            let name = name.to_str().filter(|name| check_grid(name).is_ok() && self.path.join(name).is_dir());
             found.extend(name.map(|name| self.at_name(name)));
         }
         found.sort_by(|one, other| one.grid.cmp(&other.grid));
@@ -160,7 +170,7 @@ impl KeysFolder {
     /// If there is no such grid, or there are several and none is named.
     pub fn existing(&self, grid: Option<&str>) -> Result<GridFolder, KeysError> {
         let all = self.grids()?;
-        let folder = EscapedBytes::of(&self.0);
+        let folder = EscapedBytes::of(&self.path);
         let of_variable = chosen_grid();
         let grid = grid.or(of_variable.as_deref());
         if let Some(grid) = grid {
@@ -193,7 +203,7 @@ impl KeysFolder {
             return Ok(found);
         }
         // Two processes of the user may start at once, also on two hosts with one home folder.
-        let _lock = lock(&self.0, &self.0.join(FOLDER_LOCK))?;
+        let _lock = lock(&self.path, &self.path.join(FOLDER_LOCK))?;
         if let Some(found) = self.only_member()? {
             return Ok(found);
         }
@@ -233,7 +243,7 @@ impl KeysFolder {
         let own = authority.issue_bundle(&Grant::new(administrator.clone()), now)?;
         // The folder appears as a whole: another process that makes the same grid finds all of it, or nothing.
         let serial = own.issued.certificate.serial;
-        let trial = GridFolder { grid: folder.grid.clone(), path: self.0.join(format!(".new-{serial}")) };
+        let trial = GridFolder { path: self.path.join(format!(".new-{serial}")), ..folder.clone() };
         let made = || {
             trial.write(AUTHORITY_KEY, &authority.key_to_pem())?;
             trial.write(AUTHORITY, &authority.certificate_to_pem())?;
@@ -282,7 +292,7 @@ impl KeysFolder {
     }
 
     fn at_name(&self, grid: &str) -> GridFolder {
-        GridFolder { grid: grid.into(), path: self.0.join(grid) }
+        GridFolder { grid: grid.into(), path: self.path.join(grid), readers: self.readers }
     }
 }
 
@@ -298,6 +308,11 @@ impl GridFolder {
     /// True if the authority of the grid is here.
     pub fn has_authority(&self) -> bool {
         self.path.join(AUTHORITY_KEY).exists()
+    }
+
+    /// Returns the file with the private key of the authority, which exists where the authority is.
+    pub fn authority_key(&self) -> PathBuf {
+        self.path.join(AUTHORITY_KEY)
     }
 
     /// True if the certificate of the authority is known.
@@ -745,12 +760,12 @@ impl GridFolder {
     fn read(&self, name: &str) -> Result<Vec<u8>, KeysError> {
         self.check_folder()?;
         let path = self.path.join(name);
-        private_file::read(&path, FILE_BYTES_MAX).map_err(KeysError::at(&path))
+        private_file::read_for(&path, FILE_BYTES_MAX, self.readers).map_err(KeysError::at(&path))
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), KeysError> {
         let path = self.path.join(name);
-        private_file::write(&path, text.as_bytes(), Existing::Replaced).map_err(KeysError::at(&path))
+        private_file::write_for(&path, text.as_bytes(), Existing::Replaced, self.readers).map_err(KeysError::at(&path))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), KeysError> {
@@ -762,7 +777,7 @@ impl GridFolder {
     fn check_folder(&self) -> Result<(), KeysError> {
         let status = fs::metadata(&self.path).map_err(KeysError::at(&self.path))?;
         let remedy = |why| format!("{why}; run: chmod 700 '{}'", self.path.display());
-        private_file::check(&status).map_err(|why| KeysError::file(&self.path, remedy(why)))
+        private_file::check_for(&status, self.readers).map_err(|why| KeysError::file(&self.path, remedy(why)))
     }
 
     /// Excludes other processes that change files, until it is dropped.

@@ -343,6 +343,39 @@ fn a_revoked_server_ends_with_the_reason() {
     assert!(line.contains(": was sold"), "{line}");
 }
 
+#[test]
+fn functions_that_can_read_the_key_of_the_authority_are_reported_once_others_are_admitted() {
+    let own = config("readable").join("keys");
+    make_grid(&own, "lab");
+    let lines = || {
+        let arguments =
+            ["serve", &idl(), "--library", library(), "--name", "one", "--listen", "127.0.0.1:0", "--no-agent"];
+        let mut command = gridloom(&arguments);
+        let (mut server, log) = logging(command.env("GRIDLOOM_KEYS", &own).env("GRIDLOOM_LOG", "warning"));
+        assert!(first_line(&mut server).starts_with("server one on "));
+        drop(server);
+        log.map(|line| line.unwrap())
+            .filter(|line| line.contains("the key of the grid's authority"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(), [""; 0], "the grid has one user");
+    let with = |folder: &Path, arguments: &[&str]| {
+        let mut command = gridloom(arguments);
+        succeeds({
+            command.env("GRIDLOOM_KEYS", folder);
+            command
+        })
+    };
+    let request = own.with_file_name("request.pem");
+    std::fs::write(&request, with(&own.with_file_name("laptop"), &["keys", "request", "lab", "--name", "anna"]))
+        .unwrap();
+    with(&own, &["keys", "approve", request.to_str().unwrap()]);
+    let lines = lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let file = own.join("lab/authority.key");
+    assert!(line.contains(file.to_str().unwrap()) && line.contains("--run-as"), "{line}");
+}
+
 const LOOK: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -486,6 +519,19 @@ fn functions_do_not_read_the_memory_of_their_server() {
     // A server that runs as root has its functions run as another user.
     let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    // They read their keys and do not change them.
+    for command in ["rm -f", "chmod 777", "touch", "mv -t /tmp", "cp /bin/sh"] {
+        let command = format!("run:cd $GRIDLOOM_FUNCTION_KEYS/* && {command} own.key 2>/dev/null");
+        assert_ne!(look(&command), 0, "{command}");
+    }
+    for command in
+        ["rmdir $GRIDLOOM_FUNCTION_KEYS/*", "mkdir $GRIDLOOM_FUNCTION_KEYS/other", "mv $GRIDLOOM_FUNCTION_KEYS /tmp/x"]
+    {
+        assert_ne!(look(&format!("run:{command} 2>/dev/null")), 0, "{command}");
+    }
+    let folder = std::env::temp_dir().join(format!("gridloom-keys-{}/tests", server.pid()));
+    let modes = ["", "own.key"].map(|name| std::fs::metadata(folder.join(name)).unwrap());
+    assert_eq!(modes.map(|status| (status.uid(), status.mode() & 0o777)), [(0, 0o750), (0, 0o640)]);
     for command in session_and_server(&open) {
         assert_eq!(look(&command), 0, "{command}");
     }

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{EscapedBytes, NameKind, NodeId};
 use gridloom_keys::{
-    Authority, Bundle, Certificate, CertificateDer, Grant, GridFolder, Identity, KeysError, KeysFolder, Membership,
-    Memberships, Revocations, Role, UnixTime, chosen_grid,
+    Authority, Bundle, Certificate, CertificateDer, Fingerprint, Grant, GridFolder, Identity, KeysError, KeysFolder,
+    Membership, Memberships, Revocations, Role, UnixTime, chosen_grid,
 };
 
 use serde::{Deserialize, Serialize};
@@ -157,6 +157,16 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Returns the fingerprint of the grid's authority.
+    pub fn authority(&self) -> Option<Fingerprint> {
+        match &self.0 {
+            Found::Missing(_) => None,
+            Found::Membership(membership) => Some(membership.trust.fingerprint()),
+        }
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Keys").field(&self.identity()).finish()
@@ -167,8 +177,33 @@ impl fmt::Debug for Keys {
 #[derive(Debug)]
 pub struct NodeKeys {
     pub own: Keys,
-    /// For functions that open sessions: a certificate of a client.
-    pub functions: Option<Bundle>,
+    /// For functions that open sessions.
+    pub functions: Option<FunctionKeys>,
+}
+
+/// Keys for functions that open sessions: a certificate of a client.
+#[derive(Debug)]
+pub struct FunctionKeys {
+    pub current: Bundle,
+    /// The folder of the authority, if it can issue new ones.
+    issuer: Option<GridFolder>,
+}
+
+impl FunctionKeys {
+    /// Replaces the keys from the middle of their life on, where the authority is. Returns whether it has done so.
+    ///
+    /// # Errors
+    /// If the files of the authority cannot be used any more.
+    pub fn renew_if_due(&mut self, now: UnixTime) -> Result<bool, KeysError> {
+        let certificate = &self.current.issued.certificate;
+        let Some(grid) = self.issuer.as_ref().filter(|_| now >= certificate.renewal_due_at()) else { return Ok(false) };
+        self.current = grid.issue(&Grant::new(certificate.identity.clone()), now)?;
+        Ok(true)
+    }
+
+    pub fn can_renew(&self) -> bool {
+        self.issuer.is_some()
+    }
 }
 
 impl NodeKeys {
@@ -205,12 +240,13 @@ impl NodeKeys {
     }
 
     fn issue(grid: &GridFolder, role: Role, name: &str) -> Result<NodeKeys, KeysError> {
-        let IssuedKeys { own, functions, revocations } = IssuedKeys::by_grid(grid, role, name)?;
+        let IssuedKeys { own, functions, revocations } = IssuedKeys::with_lifetime(grid, role, name, Grant::LIFETIME)?;
         let grant = Grant::new(own.issued.certificate.identity.clone());
         let own = own.membership()?;
         own.trust.add_revocations(&revocations);
         let own = Arc::new(own);
         keep_fresh(grid.clone(), &own, Some(grant));
+        let functions = functions.map(|current| FunctionKeys { current, issuer: Some(grid.clone()) });
         Ok(NodeKeys { own: Keys(Found::Membership(own)), functions })
     }
 
@@ -224,7 +260,7 @@ impl NodeKeys {
         let functions = text.functions.map(|pem| Bundle::from_pem(pem.as_bytes())).transpose().map_err(error)?;
         let own = Bundle::from_pem(text.own.as_bytes()).and_then(|bundle| bundle.membership()).map_err(error)?;
         own.trust.add_revocations(&Revocations::from_text(&text.revocations).map_err(error)?);
-        Ok(NodeKeys { own: Keys::new(own), functions })
+        Ok(NodeKeys { own: Keys::new(own), functions: functions.map(|current| FunctionKeys { current, issuer: None }) })
     }
 }
 
@@ -246,21 +282,28 @@ struct KeysLine {
 }
 
 impl IssuedKeys {
-    /// Issues keys with an authority that exists in this process only.
+    /// Issues keys with an authority that exists in this process only. They are valid as long as the authority.
     ///
     /// # Errors
     /// If the name cannot be that of a node, or the system has no random bytes.
     pub fn by_authority(authority: &Authority, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
-        let issue = |grant: &Grant, now| authority.issue_bundle(grant, now);
+        let issue = |identity, now| {
+            authority.issue_bundle(&Grant { lifetime: Grant::LIFETIME_MAX, ..Grant::new(identity) }, now)
+        };
         IssuedKeys::new(authority.grid(), role, name, Revocations::default(), issue)
     }
 
-    /// Issues keys with the authority in a folder.
+    /// Issues keys with the authority in a folder, for a process that cannot renew them.
     ///
     /// # Errors
     /// If the authority is not there, or the name cannot be that of a node.
     pub fn by_grid(grid: &GridFolder, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
-        IssuedKeys::new(grid.grid(), role, name, grid.revocations()?, |grant, now| grid.issue(grant, now))
+        IssuedKeys::with_lifetime(grid, role, name, Grant::LIFETIME_OF_PROCESS)
+    }
+
+    fn with_lifetime(grid: &GridFolder, role: Role, name: &str, lifetime: Duration) -> Result<IssuedKeys, KeysError> {
+        let issue = |identity, now| grid.issue(&Grant { lifetime, ..Grant::new(identity) }, now);
+        IssuedKeys::new(grid.grid(), role, name, grid.revocations()?, issue)
     }
 
     fn new(
@@ -268,9 +311,9 @@ impl IssuedKeys {
         role: Role,
         name: &str,
         revocations: Revocations,
-        issue: impl Fn(&Grant, UnixTime) -> Result<Bundle, KeysError>,
+        issue: impl Fn(Identity, UnixTime) -> Result<Bundle, KeysError>,
     ) -> Result<IssuedKeys, KeysError> {
-        let issue = |role, name: &str| issue(&Grant::new(Identity::new(grid, role, name)?), UnixTime::now());
+        let issue = |role, name: &str| issue(Identity::new(grid, role, name)?, UnixTime::now());
         let own = issue(role, name)?;
         let functions = match role {
             Role::Server => Some(issue(Role::Client, &function_name(name))?),
@@ -489,7 +532,7 @@ pub(crate) mod tests {
         assert_eq!(line.lines().count(), 1);
         let found = NodeKeys::from_line(&line).unwrap();
         assert_eq!(found.own.identity(), issued.keys().unwrap().identity());
-        assert_eq!(found.functions.unwrap().issued.certificate.identity.name(), "functions of s1");
+        assert_eq!(found.functions.unwrap().current.issued.certificate.identity.name(), "functions of s1");
         assert!(IssuedKeys::by_authority(&authority, Role::Agent, "a").unwrap().functions().is_none());
         let error = NodeKeys::from_line("{}").unwrap_err();
         assert!(error.to_string().starts_with("no keys on standard input: "), "{error}");
@@ -514,6 +557,27 @@ pub(crate) mod tests {
         grid.revoke(&[gridloom_keys::Revoked::Identity(administrator)], "a test", now).unwrap();
         refresh(&grid, &membership, Some(&grant), after(50)).unwrap();
         assert_eq!(membership.trust.revocations().iter().count(), 1);
+    }
+
+    #[test]
+    fn keys_of_functions_are_renewed_at_half_their_life_where_the_authority_is() {
+        let place = tempfile::tempdir().unwrap();
+        let (now, administrator) = (UnixTime::now(), Identity::new("lab", Role::Administrator, "carol").unwrap());
+        let grid = KeysFolder::at(place.path().join("keys")).create(&administrator, now).unwrap();
+        let after = |days: u64| {
+            UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs() + days * gridloom_keys::DAY.as_secs()))
+        };
+        let mut keys = NodeKeys::issue(&grid, Role::Server, "s1").unwrap().functions.unwrap();
+        let serial = |keys: &FunctionKeys| keys.current.issued.certificate.serial;
+        let first = serial(&keys);
+        assert!(!keys.renew_if_due(after(44)).unwrap() && serial(&keys) == first);
+        assert!(keys.renew_if_due(after(46)).unwrap() && serial(&keys) != first);
+        assert!(!keys.renew_if_due(after(47)).unwrap());
+        // Keys that are passed to a process are valid for longer.
+        let passed = IssuedKeys::by_grid(&grid, Role::Server, "s1").unwrap();
+        let mut passed = NodeKeys::from_line(&passed.to_line()).unwrap().functions.unwrap();
+        assert!(!passed.can_renew() && !passed.renew_if_due(after(360)).unwrap());
+        assert!(passed.current.issued.certificate.not_after >= after(364));
     }
 
     #[test]
