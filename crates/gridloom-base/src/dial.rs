@@ -18,12 +18,20 @@ pub const REFUSED: &str = "refused: ";
 /// The node was connected before.
 pub const DISCONNECTED: &str = "the connection was lost";
 
+/// The certificate of one of the two nodes has been revoked.
+pub const REVOKED: &str = "certificate revoked: ";
+
 /// The node has no file descriptor for the connection.
 pub const NO_DESCRIPTORS: &str = "the node has no free file descriptors";
 
 /// True if a retry cannot help, because the settings of the two nodes do not match.
 pub fn is_permanent(why: &str) -> bool {
-    why.contains(REFUSED) && !why.contains(NO_DESCRIPTORS)
+    is_revoked(why) || why.contains(REFUSED) && !why.contains(NO_DESCRIPTORS)
+}
+
+/// True if the certificate of one of the two nodes has been revoked.
+pub fn is_revoked(why: &str) -> bool {
+    why.contains(REVOKED)
 }
 
 /// True if the node may only be slow or overloaded.

@@ -2,7 +2,8 @@
 //!
 //! The process that starts a server waits for this line. An agent that cannot be reached may start later: the server
 //! keeps trying to connect. But the agent may refuse a server that was never registered, or the node may not be an
-//! agent. Trying again would not help: the user has to correct the address or the keys.
+//! agent. Trying again would not help: the user has to correct the address or the keys. Nor does it help after the
+//! certificate of the server has been revoked.
 
 use gridloom_base::{Level, Machine, NodeId, Time, dial};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};
@@ -28,10 +29,12 @@ impl RegistrationWatch {
 
     /// Returns why trying again cannot help, if that is so.
     fn hopeless(&self, input: &Input) -> Option<String> {
+        let is_hopeless = if self.was_registered { dial::is_revoked } else { dial::is_permanent };
         let why = match input {
-            Input::DialFailed { address, why, .. } if *address == self.agent && dial::is_permanent(why) => why.clone(),
+            Input::DialFailed { address, why, .. } if *address == self.agent && is_hopeless(why) => why.clone(),
+            Input::PeerLost { peer, why } if Some(*peer) == self.node && dial::is_revoked(why) => why.clone(),
             Input::PeerUp { role: role @ (Role::Server | Role::Client), name, address, .. }
-                if *address == self.agent =>
+                if *address == self.agent && !self.was_registered =>
             {
                 let what = if *role == Role::Server { "server" } else { "client" };
                 format!("'{name}' answers there, which is a {what}; give the agent's address")
@@ -52,7 +55,7 @@ impl Machine for RegistrationWatch {
         }
         let is_registered = matches!(&input, Input::Received { from, message: Message::Directory(DirectoryMessage::ToServer(DirectoryToServer::Registered { .. })) }
             if Some(*from) == self.node);
-        let hopeless = if self.was_registered { None } else { self.hopeless(&input) };
+        let hopeless = self.hopeless(&input);
         self.was_registered |= is_registered;
         self.server.handle(now, input, effects);
         if is_registered {

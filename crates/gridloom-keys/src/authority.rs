@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber, SigningKey,
 };
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
 
-use crate::certificate::{BACKDATED, Certificate, PublicKey, Serial};
+use crate::certificate::{BACKDATED, Certificate, Fingerprint, PublicKey, Serial};
 use crate::error::KeysError;
 use crate::identity::{Identity, check_grid, grid_uri};
 use crate::patterns::Patterns;
 use crate::pem;
+use crate::revocations::{Revocation, Signature};
 use crate::time::{DAY, after, before, calendar, date};
 use crate::trust::Trust;
 
@@ -34,6 +35,8 @@ pub struct Grant {
 impl Grant {
     /// Default lifetime of certificates.
     pub const LIFETIME: Duration = Duration::from_secs(90 * DAY.as_secs());
+    /// Lifetime of certificates of processes that cannot get another one while they run.
+    pub const LIFETIME_OF_PROCESS: Duration = Duration::from_secs(365 * DAY.as_secs());
     /// Limits of the lifetime.
     pub const LIFETIME_MIN: Duration = Duration::from_secs(1);
     pub const LIFETIME_MAX: Duration = Duration::from_secs(3650 * DAY.as_secs());
@@ -183,7 +186,7 @@ impl Authority {
         self.trust.grid()
     }
 
-    pub fn fingerprint(&self) -> crate::Fingerprint {
+    pub fn fingerprint(&self) -> Fingerprint {
         self.trust.fingerprint()
     }
 
@@ -237,6 +240,16 @@ impl Authority {
             certificate: Certificate::read(certificate.der()).map_err(KeysError::Invalid)?,
             authority: self.trust.certificate().clone(),
         })
+    }
+
+    /// Signs a revocation, so that nodes accept it from each other.
+    ///
+    /// # Errors
+    /// If the cryptographic library fails.
+    pub fn sign(&self, revocation: Revocation) -> Result<Revocation, KeysError> {
+        let bytes = revocation.signed_bytes(self.grid());
+        let signature = self.issuer.key().sign(&bytes).map_err(KeysError::library)?;
+        Ok(Revocation { signature: Some(Signature(signature)), ..revocation })
     }
 
     /// Makes a key and issues a certificate for it.

@@ -59,6 +59,12 @@ impl Certificate {
         after(self.not_before, BACKDATED)
     }
 
+    /// Returns the middle of the certificate's life, from which it should be renewed.
+    pub fn renewal_due_at(&self) -> UnixTime {
+        let life_s = self.not_after.as_secs().saturating_sub(self.issued_at().as_secs());
+        after(self.issued_at(), Duration::from_secs(life_s / 2))
+    }
+
     /// Returns the certificate as PEM.
     pub fn to_pem(&self) -> String {
         crate::pem::certificate(&self.der)
@@ -70,6 +76,17 @@ pub(crate) fn parse<'a>(der: &'a CertificateDer<'a>) -> Result<EndEntityCert<'a>
         return Err(format!("it has {} bytes, and the limit is {CERTIFICATE_BYTES_MAX}", der.len()));
     }
     EndEntityCert::try_from(der).map_err(|error| format!("it is not an X.509 certificate ({error})"))
+}
+
+/// Returns the fingerprint of the authority that a certificate names, which nobody has verified. It is in the name of the
+/// issuer, since two authorities may have one name.
+pub(crate) fn claimed_authority(parsed: &EndEntityCert<'_>) -> Option<Fingerprint> {
+    // The attribute has the type OrganizationalUnitName, 2.5.4.11; a byte for the kind of text; and one for its length.
+    const UNIT: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0b];
+    let name = parsed.issuer();
+    let at = name.windows(UNIT.len()).position(|bytes| bytes == UNIT)?;
+    let (&[_, length], text) = name.get(at + UNIT.len()..)?.split_first_chunk()?;
+    std::str::from_utf8(text.get(..usize::from(length))?).ok()?.parse().ok()
 }
 
 /// Returns the dates between which a certificate is valid. The library tells them only in errors.
@@ -242,11 +259,15 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let pairs = || text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("they are ASCII"));
     (is_hex && text.len().is_multiple_of(2))

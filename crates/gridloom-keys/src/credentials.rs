@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::UnixTime;
@@ -12,7 +11,6 @@ use crate::authority::Bundle;
 use crate::certificate::Certificate;
 use crate::error::KeysError;
 use crate::provider::provider;
-use crate::time::after;
 
 /// The certificate that a member shows to its peers, and its key. Each handshake uses the current certificate; live connections keep theirs.
 pub struct Credentials {
@@ -61,10 +59,7 @@ impl Credentials {
 
     /// Returns the middle of the certificate's life.
     pub fn renewal_due_at(&self) -> UnixTime {
-        let certificate = self.certificate();
-        let issued_at = certificate.issued_at();
-        let life_s = certificate.not_after.as_secs().saturating_sub(issued_at.as_secs());
-        after(issued_at, Duration::from_secs(life_s / 2))
+        self.certificate().renewal_due_at()
     }
 
     pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {

@@ -4,7 +4,7 @@
 //!  GRIDLOOM_KEYS or $XDG_CONFIG_HOME/gridloom/keys or ~/.config/gridloom/keys
 //!    GRID                  mode 0700; all files 0600
 //!      authority.pem       the certificate of the grid's authority
-//!      own.pem own.key     the own certificate and private key
+//!      own.pem own.key     the own certificate and private key; own.key.new while they are replaced
 //!      requested.pem .key  the own request, until its certificate is installed
 //!      authority.key       where the authority is: its private key
 //!      issued              where the authority is: certificates that have not expired, as JSON lines
@@ -12,17 +12,25 @@
 //!      requests/           where the authority is: requests of others that wait for approval
 //!      lock                held while a file is changed
 //! ```
-//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused.
+//! **Guarantees:** files are replaced as a whole. A file or folder that other users can use is refused. But a group may read
+//! files that root has written for it, since functions may run as another user than their server. The own
+//! certificate and key are replaced together: a process that ends between the steps leaves the old or the new pair.
+//!
+//! ```text
+//!  own.key.new ◀─ the new key      the old certificate still belongs to own.key
+//!  own.pem     ◀─ the new one      it belongs to own.key.new
+//!  own.key     ◀─ own.key.new      renamed
+//! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::EscapedBytes;
-use gridloom_resources::private_file::{self, Existing};
+use gridloom_resources::private_file::{self, Existing, Readers};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustls_pki_types::UnixTime;
@@ -55,14 +63,22 @@ pub fn chosen_grid() -> Option<String> {
 
 /// The keys of a user, of all grids.
 #[derive(Clone, Debug)]
-pub struct KeysFolder(PathBuf);
+pub struct KeysFolder {
+    path: PathBuf,
+    readers: Readers,
+}
 
 /// The keys of a user for one grid.
 #[derive(Clone, Debug)]
 pub struct GridFolder {
     grid: String,
     path: PathBuf,
+    readers: Readers,
 }
+
+/// The versions of the files that [`GridFolder::refresh`] reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileVersions([Option<(u64, i64, i64, u64)>; 2]);
 
 /// A certificate that an authority has issued.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -90,7 +106,7 @@ impl KeysFolder {
         let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
         if let Some(folder) = set(KEYS_VARIABLE) {
             return match folder.is_absolute() {
-                true => Ok(KeysFolder(folder)),
+                true => Ok(KeysFolder::at(folder)),
                 false => Err(KeysError::Invalid(format!(
                     "{KEYS_VARIABLE} is '{}'; set it to an absolute path, or unset it",
                     EscapedBytes::of(&folder)
@@ -100,7 +116,7 @@ impl KeysFolder {
         let home = || std::env::home_dir().map(|home| home.join(".config"));
         let config = set("XDG_CONFIG_HOME").filter(|folder| folder.is_absolute());
         match config.or_else(|| home().filter(|folder| folder.is_absolute())) {
-            Some(config) => Ok(KeysFolder(config.join("gridloom").join("keys"))),
+            Some(config) => Ok(KeysFolder::at(config.join("gridloom").join("keys"))),
             None => Err(KeysError::Missing(format!(
                 "there is no folder for keys; set HOME, XDG_CONFIG_HOME or {KEYS_VARIABLE} to an absolute path"
             ))),
@@ -108,11 +124,16 @@ impl KeysFolder {
     }
 
     pub fn at(path: impl Into<PathBuf>) -> KeysFolder {
-        KeysFolder(path.into())
+        KeysFolder { path: path.into(), readers: Readers::Nobody }
+    }
+
+    /// Lets others read the files that are written from now on.
+    pub fn readable_by(self, readers: Readers) -> KeysFolder {
+        KeysFolder { readers, ..self }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Returns the grids for which there is a folder, in order.
@@ -120,14 +141,14 @@ impl KeysFolder {
     /// # Errors
     /// If the folder cannot be read.
     pub fn grids(&self) -> Result<Vec<GridFolder>, KeysError> {
-        let entries = match fs::read_dir(&self.0) {
+        let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(KeysError::at(&self.0))?,
+            entries => entries.map_err(KeysError::at(&self.path))?,
         };
         let mut found = Vec::new();
         for entry in entries {
-            let name = entry.map_err(KeysError::at(&self.0))?.file_name();
-            let name = name.to_str().filter(|name| check_grid(name).is_ok() && self.0.join(name).is_dir());
+            let name = entry.map_err(KeysError::at(&self.path))?.file_name();
+            let name = name.to_str().filter(|name| check_grid(name).is_ok() && self.path.join(name).is_dir());
             found.extend(name.map(|name| self.at_name(name)));
         }
         found.sort_by(|one, other| one.grid.cmp(&other.grid));
@@ -149,7 +170,7 @@ impl KeysFolder {
     /// If there is no such grid, or there are several and none is named.
     pub fn existing(&self, grid: Option<&str>) -> Result<GridFolder, KeysError> {
         let all = self.grids()?;
-        let folder = EscapedBytes::of(&self.0);
+        let folder = EscapedBytes::of(&self.path);
         let of_variable = chosen_grid();
         let grid = grid.or(of_variable.as_deref());
         if let Some(grid) = grid {
@@ -182,7 +203,7 @@ impl KeysFolder {
             return Ok(found);
         }
         // Two processes of the user may start at once, also on two hosts with one home folder.
-        let _lock = lock(&self.0, &self.0.join(FOLDER_LOCK))?;
+        let _lock = lock(&self.path, &self.path.join(FOLDER_LOCK))?;
         if let Some(found) = self.only_member()? {
             return Ok(found);
         }
@@ -222,7 +243,7 @@ impl KeysFolder {
         let own = authority.issue_bundle(&Grant::new(administrator.clone()), now)?;
         // The folder appears as a whole: another process that makes the same grid finds all of it, or nothing.
         let serial = own.issued.certificate.serial;
-        let trial = GridFolder { grid: folder.grid.clone(), path: self.0.join(format!(".new-{serial}")) };
+        let trial = GridFolder { path: self.path.join(format!(".new-{serial}")), ..folder.clone() };
         let made = || {
             trial.write(AUTHORITY_KEY, &authority.key_to_pem())?;
             trial.write(AUTHORITY, &authority.certificate_to_pem())?;
@@ -248,8 +269,7 @@ impl KeysFolder {
         let folder = self.grid(bundle.issued.certificate.identity.grid())?;
         let _lock = folder.lock()?;
         folder.write(AUTHORITY, &Trust::from_der(&bundle.issued.authority)?.to_pem())?;
-        folder.write(OWN_KEY, &bundle.key_to_pem())?;
-        folder.write(OWN, &bundle.issued.certificate.to_pem())?;
+        folder.replace_own(bundle)?;
         Ok(folder)
     }
 
@@ -272,7 +292,7 @@ impl KeysFolder {
     }
 
     fn at_name(&self, grid: &str) -> GridFolder {
-        GridFolder { grid: grid.into(), path: self.0.join(grid) }
+        GridFolder { grid: grid.into(), path: self.path.join(grid), readers: self.readers }
     }
 }
 
@@ -288,6 +308,11 @@ impl GridFolder {
     /// True if the authority of the grid is here.
     pub fn has_authority(&self) -> bool {
         self.path.join(AUTHORITY_KEY).exists()
+    }
+
+    /// Returns the file with the private key of the authority, which exists where the authority is.
+    pub fn authority_key(&self) -> PathBuf {
+        self.path.join(AUTHORITY_KEY)
     }
 
     /// True if the certificate of the authority is known.
@@ -324,7 +349,7 @@ impl GridFolder {
     /// [`KeysError::Missing`] if they are not known yet; or if the files are wrong.
     pub fn trust(&self) -> Result<Trust, KeysError> {
         let trust = self.checked(AUTHORITY)?;
-        trust.set_revocations(self.revocations()?);
+        trust.add_revocations(&self.revocations()?);
         Ok(trust)
     }
 
@@ -340,8 +365,12 @@ impl GridFolder {
             };
             return Err(KeysError::Missing(format!("there is no certificate for the grid '{}': {what}", self.grid)));
         }
-        // While another process replaces both files, the key does not belong to the certificate.
-        self.read_own().or_else(|error| self.lock().map_err(|_| error).and_then(|_lock| self.read_own()))
+        // While another process replaces them, the files that are read may belong to different pairs.
+        self.read_own().or_else(|_| {
+            // Only the owner of the files can wait for the end of the replacement.
+            let _lock = self.lock().ok();
+            self.read_own()
+        })
     }
 
     fn read_own(&self) -> Result<Bundle, KeysError> {
@@ -354,12 +383,33 @@ impl GridFolder {
         };
         let certificate = Certificate::read(der).map_err(|why| self.error(OWN, why))?;
         trust.verify(std::slice::from_ref(der), certificate.not_before).map_err(|why| self.error(OWN, why))?;
-        let found = self.sections(OWN_KEY)?;
-        let [key] = &found.keys[..] else {
-            return Err(self.error(OWN_KEY, format!("expected one private key, and there are {}", found.keys.len())));
-        };
         let issued = Issued { certificate, authority: trust.certificate().clone() };
-        Bundle::new(issued, key).map_err(|error| self.error(OWN_KEY, error))
+        let with_key = |name| {
+            let found = self.sections(name)?;
+            let [key] = &found.keys[..] else {
+                return Err(self.error(name, format!("expected one private key, and there are {}", found.keys.len())));
+            };
+            Bundle::new(issued.clone(), key).map_err(|error| self.error(name, error))
+        };
+        with_key(OWN_KEY).or_else(|error| with_key(NEW_KEY).map_err(|_| error))
+    }
+
+    /// Replaces the own certificate and key. The caller holds the lock.
+    fn replace_own(&self, bundle: &Bundle) -> Result<(), KeysError> {
+        REPLACE_OWN.iter().try_for_each(|step| step(self, bundle))
+    }
+
+    /// Completes a replacement that another process has begun and not ended, since the next one overwrites its key.
+    fn complete_replacement(&self) -> Result<(), KeysError> {
+        if !self.path.join(NEW_KEY).exists() {
+            return Ok(());
+        }
+        let key = pem::sections(&self.read(NEW_KEY)?).ok().and_then(|found| found.keys.into_iter().next());
+        let of_new = key.and_then(|key| Bundle::new(self.read_own().ok()?.issued, &key).ok());
+        match of_new.is_some() {
+            true => self.rename(NEW_KEY, OWN_KEY),
+            false => remove(&self.path.join(NEW_KEY)),
+        }
     }
 
     /// Returns the user's membership, with the revocations.
@@ -368,12 +418,20 @@ impl GridFolder {
     /// As [`GridFolder::own`] and [`GridFolder::revocations`].
     pub fn membership(&self) -> Result<Membership, KeysError> {
         let membership = Membership::new(&self.own()?)?;
-        membership.trust.set_revocations(self.revocations()?);
+        membership.trust.add_revocations(&self.revocations()?);
         Ok(membership)
     }
 
+    /// Returns what changes whenever the own certificate or the revocations are replaced, without reading them.
+    pub fn versions(&self) -> FileVersions {
+        FileVersions([OWN, REVOKED].map(|name| {
+            let status = fs::metadata(self.path.join(name)).ok()?;
+            Some((status.ino(), status.mtime(), status.mtime_nsec(), status.len()))
+        }))
+    }
+
     /// Reads the files again, and replaces in a membership what has changed, as after `gridloom keys renew` or `revoke`.
-    /// Returns whether something has.
+    /// Stores revocations that other nodes have sent. Returns whether the membership has changed.
     ///
     /// # Errors
     /// As [`GridFolder::membership`].
@@ -383,9 +441,10 @@ impl GridFolder {
         if is_renewed {
             membership.credentials.replace(&own)?;
         }
-        let has_others = *membership.trust.revocations() != revocations;
-        if has_others {
-            membership.trust.set_revocations(revocations);
+        let has_others = membership.trust.add_revocations(&revocations);
+        let received = membership.trust.revocations();
+        if !received.without(&revocations).is_empty() {
+            self.add_revocations(&received)?;
         }
         Ok(is_renewed || has_others)
     }
@@ -460,13 +519,13 @@ impl GridFolder {
                     EscapedBytes::of(&self.path)
                 )));
             }
-            trust.set_revocations(self.revocations()?);
+            trust.add_revocations(&self.revocations()?);
         }
         trust.check(&issued.certificate, now)?;
+        self.complete_replacement()?;
         let key = self.key_of(&issued)?;
         self.write(AUTHORITY, &trust.to_pem())?;
-        self.write(OWN_KEY, &key.key_to_pem())?;
-        self.write(OWN, &issued.certificate.to_pem())?;
+        self.replace_own(&key)?;
         for done in [REQUESTED, REQUESTED_KEY] {
             remove(&self.path.join(done))?;
         }
@@ -577,8 +636,7 @@ impl GridFolder {
         let grant = Grant { identity: own.identity, functions: own.functions, lifetime };
         let bundle = self.issue_and_record(&grant, now)?;
         let _lock = self.lock()?;
-        self.write(OWN_KEY, &bundle.key_to_pem())?;
-        self.write(OWN, &bundle.issued.certificate.to_pem())?;
+        self.replace_own(&bundle)?;
         Ok(bundle.issued.certificate)
     }
 
@@ -596,22 +654,28 @@ impl GridFolder {
     /// # Errors
     /// If the authority is not here.
     pub fn revoke(&self, revoked: &[Revoked], reason: &str, now: UnixTime) -> Result<(), KeysError> {
-        self.authority()?;
+        let authority = self.authority()?;
         let _lock = self.lock()?;
         let mut all = self.revocations()?;
         for one in revoked {
-            all.add(Revocation::new(one.clone(), now, reason)?);
+            all.add(authority.sign(Revocation::new(one.clone(), now, reason)?)?);
+        }
+        // Lines that were written by hand.
+        for unsigned in all.without(&all.signed()).iter().cloned().collect::<Vec<_>>() {
+            all.add(authority.sign(unsigned)?);
         }
         self.write(REVOKED, &all.to_text())
     }
 
-    /// Stores the revocations that the agent has sent.
+    /// Stores revocations that other nodes have sent.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn set_revocations(&self, revocations: &Revocations) -> Result<(), KeysError> {
+    pub fn add_revocations(&self, revocations: &Revocations) -> Result<(), KeysError> {
         let _lock = self.lock()?;
-        self.write(REVOKED, &revocations.to_text())
+        let mut all = self.revocations()?;
+        revocations.iter().for_each(|one| all.add(one.clone()));
+        self.write(REVOKED, &all.to_text())
     }
 
     /// # Errors
@@ -696,19 +760,24 @@ impl GridFolder {
     fn read(&self, name: &str) -> Result<Vec<u8>, KeysError> {
         self.check_folder()?;
         let path = self.path.join(name);
-        private_file::read(&path, FILE_BYTES_MAX).map_err(KeysError::at(&path))
+        private_file::read_for(&path, FILE_BYTES_MAX, self.readers).map_err(KeysError::at(&path))
     }
 
     fn write(&self, name: &str, text: &str) -> Result<(), KeysError> {
         let path = self.path.join(name);
-        private_file::write(&path, text.as_bytes(), Existing::Replaced).map_err(KeysError::at(&path))
+        private_file::write_for(&path, text.as_bytes(), Existing::Replaced, self.readers).map_err(KeysError::at(&path))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), KeysError> {
+        let to = self.path.join(to);
+        fs::rename(self.path.join(from), &to).map_err(KeysError::at(&to))
     }
 
     /// Refuses a folder in which other users can put files.
     fn check_folder(&self) -> Result<(), KeysError> {
         let status = fs::metadata(&self.path).map_err(KeysError::at(&self.path))?;
         let remedy = |why| format!("{why}; run: chmod 700 '{}'", self.path.display());
-        private_file::check(&status).map_err(|why| KeysError::file(&self.path, remedy(why)))
+        private_file::check_for(&status, self.readers).map_err(|why| KeysError::file(&self.path, remedy(why)))
     }
 
     /// Excludes other processes that change files, until it is dropped.
@@ -777,10 +846,21 @@ fn remove(path: &Path) -> Result<(), KeysError> {
     }
 }
 
+type Step = fn(&GridFolder, &Bundle) -> Result<(), KeysError>;
+
+/// The steps that replace the own certificate and key. After each of them, there is a key for the certificate.
+const REPLACE_OWN: [Step; 4] = [
+    |folder, _| folder.complete_replacement(),
+    |folder, bundle| folder.write(NEW_KEY, &bundle.key_to_pem()),
+    |folder, bundle| folder.write(OWN, &bundle.issued.certificate.to_pem()),
+    |folder, _| folder.rename(NEW_KEY, OWN_KEY),
+];
+
 const AUTHORITY: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const OWN: &str = "own.pem";
 const OWN_KEY: &str = "own.key";
+const NEW_KEY: &str = "own.key.new";
 const REQUESTED: &str = "requested.pem";
 const REQUESTED_KEY: &str = "requested.key";
 const REQUESTS: &str = "requests";
@@ -795,3 +875,44 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 const PENDING_MAX: usize = 1000;
 const MAKE_OR_REQUEST: &str =
     "'gridloom keys init' makes a grid, and 'gridloom keys request' a request to be admitted to one";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patterns::Patterns;
+
+    #[test]
+    fn a_process_that_ends_while_it_replaces_the_own_pair_leaves_a_complete_one() {
+        let place = std::env::temp_dir().join(format!("gridloom-keys-replaced-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        let now = UnixTime::now();
+        let administrator = Identity::new("lab", Role::Administrator, "root").unwrap();
+        let folder = KeysFolder::at(&place).create(&administrator, now).unwrap();
+        let serial = || folder.own().unwrap().issued.certificate.serial;
+        for steps in 0..=REPLACE_OWN.len() {
+            for again in 0..=REPLACE_OWN.len() {
+                let mut allowed = vec![serial()];
+                // The second process finds what the first has left.
+                for done in [steps, again] {
+                    let new = folder.issue_and_record(&Grant::new(administrator.clone()), now).unwrap();
+                    allowed.push(new.issued.certificate.serial);
+                    REPLACE_OWN[..done].iter().for_each(|step| step(&folder, &new).unwrap());
+                    assert!(allowed.contains(&serial()), "after {done} steps");
+                    let is_new = serial() == new.issued.certificate.serial;
+                    assert_eq!(is_new, done >= 3, "after {done} steps");
+                }
+                let renewed = folder.renew(Grant::LIFETIME, now).unwrap();
+                assert_eq!(serial(), renewed.serial, "after {steps} and {again} steps");
+                assert!(!folder.path.join(NEW_KEY).exists());
+            }
+        }
+        // A request is approved while a replacement is incomplete.
+        let new = folder.issue_and_record(&Grant::new(administrator.clone()), now).unwrap();
+        REPLACE_OWN[..3].iter().for_each(|step| step(&folder, &new).unwrap());
+        let request = folder.request(Role::Administrator, "root", &Patterns::all(), false, now).unwrap();
+        let issued = folder.approve(&request, &Grant::new(administrator), true, now).unwrap();
+        folder.install(issued.to_pem().as_bytes(), None, now).unwrap();
+        assert_eq!(serial(), issued.certificate.serial);
+        fs::remove_dir_all(place).unwrap();
+    }
+}

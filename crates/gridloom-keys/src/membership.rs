@@ -77,6 +77,15 @@ impl Memberships {
         }
     }
 
+    /// Checks that a peer that [`Memberships::peer`] has verified has not been revoked since.
+    ///
+    /// # Errors
+    /// [`Refusal::Revoked`].
+    pub fn check_revoked(&self, peer: &Certificate) -> Result<(), Refusal> {
+        let membership = self.of_grid(peer.identity.grid()).expect("it has verified the peer");
+        membership.trust.check_revoked(peer)
+    }
+
     /// Number of replacements in all memberships.
     pub(crate) fn changes(&self) -> u64 {
         self.iter().map(|membership| membership.changes()).sum()

@@ -1,5 +1,8 @@
 //! Why a certificate is not accepted.
 
+use std::fmt;
+
+use gridloom_base::dial::REVOKED;
 use rustls_pki_types::UnixTime;
 use thiserror::Error;
 
@@ -15,13 +18,8 @@ pub enum Refusal {
     NoCertificate,
     #[error("the certificate is malformed: {0}")]
     Malformed(String),
-    #[error(
-        "the certificate is not from the authority of the grid '{grid}' (fingerprint {fingerprint}); 'gridloom keys list' \
-         on both machines shows the fingerprints"
-    )]
-    WrongAuthority { grid: String, fingerprint: Fingerprint },
-    #[error("the certificate is for the {identity}, and this is the grid '{grid}'")]
-    WrongGrid { identity: Identity, grid: String },
+    #[error("the certificate {0}")]
+    WrongGrid(GridMismatch),
     #[error("the certificate of the {identity} has expired: it was valid until {}, and it is {}; 'gridloom keys renew' \
              on its machine makes a request for a new one", date(*.not_after), date(*.now))]
     Expired { identity: Identity, not_after: UnixTime, now: UnixTime },
@@ -31,12 +29,40 @@ pub enum Refusal {
     #[error("the authority of the grid '{grid}' has expired: it was valid until {}, and it is {}; 'gridloom keys init' \
              makes a new one", date(*.not_after), date(*.now))]
     AuthorityExpired { grid: String, not_after: UnixTime, now: UnixTime },
-    #[error("the certificate of the {identity} was revoked at {}: {reason}", date(*.at))]
+    #[error("{REVOKED}{identity}, at {}: {reason}", date(*.at))]
     Revoked { identity: Identity, at: UnixTime, reason: String },
     #[error("the certificate is not for connections, but for {0}")]
     WrongUsage(&'static str),
     #[error("the {identity} cannot do this: it takes {}", roles_in_words(.accepted))]
     WrongRole { identity: Identity, accepted: Vec<Role> },
+}
+
+/// The grid and the authority that a certificate names, which nobody has verified, and those of this node. Two grids may
+/// have one name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GridMismatch {
+    pub identity: Option<Identity>,
+    pub authority: Option<Fingerprint>,
+    pub own_grid: String,
+    pub own_authority: Fingerprint,
+}
+
+impl fmt::Display for GridMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.identity {
+            Some(identity) => write!(f, "is of the grid '{}'", identity.grid())?,
+            None => f.write_str("is of another grid")?,
+        }
+        if let Some(authority) = self.authority {
+            write!(f, " (authority {authority})")?;
+        }
+        write!(
+            f,
+            ", this node belongs to the grid '{}' (authority {}); 'gridloom keys list' on both machines shows the \
+             authorities",
+            self.own_grid, self.own_authority
+        )
+    }
 }
 
 fn roles_in_words(roles: &[Role]) -> String {

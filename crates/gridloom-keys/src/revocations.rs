@@ -2,6 +2,9 @@
 //!
 //! A revocation names a certificate by its serial number, or an identity. The latter applies to all certificates that
 //! the identity has got until then, so that its holder can get a new one.
+//!
+//! The authority signs each revocation, so that any node can pass it on and none can make one. Revocations are never
+//! withdrawn: a node that receives old ones keeps the newer ones that it has.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +12,7 @@ use gridloom_base::escaped::is_printable;
 use rustls_pki_types::UnixTime;
 use serde::{Deserialize, Serialize};
 
-use crate::certificate::{Certificate, Serial};
+use crate::certificate::{Certificate, Serial, from_hex, to_hex};
 use crate::error::KeysError;
 use crate::identity::Identity;
 use crate::json_lines::{self, LineError};
@@ -28,7 +31,13 @@ pub struct Revocation {
     pub revoked: Revoked,
     pub at: UnixTime,
     pub reason: String,
+    /// Signature of the authority. A file of the user may have revocations without.
+    pub(crate) signature: Option<Signature>,
 }
+
+/// A signature of the authority, ECDSA in DER.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Signature(pub(crate) Vec<u8>);
 
 /// All revocations of a grid.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -39,17 +48,44 @@ impl Revocation {
     /// If the reason is blank, too long or has control characters.
     pub fn new(revoked: Revoked, at: UnixTime, reason: &str) -> Result<Revocation, KeysError> {
         check_reason(reason).map_err(KeysError::Invalid)?;
-        Ok(Revocation { revoked, at, reason: reason.into() })
+        Ok(Revocation { revoked, at, reason: reason.into(), signature: None })
+    }
+
+    /// Returns the bytes that the authority of a grid signs. No certificate begins like that.
+    pub(crate) fn signed_bytes(&self, grid: &str) -> Vec<u8> {
+        let line = Line::from(&Revocation { signature: None, ..self.clone() });
+        format!("gridloom 2026 revocation v1\n{grid}\n{}", json_lines::to_text([line])).into_bytes()
     }
 }
 
 impl Revocations {
     /// Adds a revocation. Of two for one identity, the later applies.
     pub fn add(&mut self, revocation: Revocation) {
-        let found = self.0.entry(revocation.revoked.clone()).or_insert_with(|| revocation.clone());
-        if found.at < revocation.at {
-            *found = revocation;
+        if self.lacks(&revocation) {
+            self.0.insert(revocation.revoked.clone(), revocation);
         }
+    }
+
+    /// Reports whether adding a revocation changes something.
+    pub(crate) fn lacks(&self, revocation: &Revocation) -> bool {
+        let order = |one: &Revocation| (one.at, one.signature.is_some());
+        self.0.get(&revocation.revoked).is_none_or(|found| order(found) < order(revocation))
+    }
+
+    /// Returns those that the authority has signed.
+    pub fn signed(&self) -> Revocations {
+        let is_signed = |(_, revocation): &(&Revoked, &Revocation)| revocation.signature.is_some();
+        Revocations(self.0.iter().filter(is_signed).map(|(revoked, one)| (revoked.clone(), one.clone())).collect())
+    }
+
+    /// Returns those that others do not have.
+    pub fn without(&self, others: &Revocations) -> Revocations {
+        let is_new = |(_, revocation): &(&Revoked, &Revocation)| others.lacks(revocation);
+        Revocations(self.0.iter().filter(is_new).map(|(revoked, one)| (revoked.clone(), one.clone())).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the revocation that applies to a certificate.
@@ -65,7 +101,7 @@ impl Revocations {
     /// Returns the latest revocation of an identity.
     pub fn of_identity(&self, identity: &Identity) -> Option<&Revocation> {
         // Most grids have none, and then nothing is copied.
-        (!self.0.is_empty()).then(|| self.0.get(&Revoked::Identity(identity.clone())))?
+        (!self.is_empty()).then(|| self.0.get(&Revoked::Identity(identity.clone())))?
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Revocation> {
@@ -104,6 +140,8 @@ struct Line {
     #[serde(with = "as_seconds")]
     at: UnixTime,
     reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
 }
 
 impl From<&Revocation> for Line {
@@ -112,7 +150,8 @@ impl From<&Revocation> for Line {
             Revoked::Certificate(serial) => (Some(serial), None),
             Revoked::Identity(identity) => (None, Some(identity)),
         };
-        Line { serial, identity, at: revocation.at, reason: revocation.reason.clone() }
+        let signature = revocation.signature.as_ref().map(|signature| to_hex(&signature.0));
+        Line { serial, identity, at: revocation.at, reason: revocation.reason.clone(), signature }
     }
 }
 
@@ -126,7 +165,9 @@ impl TryFrom<Line> for Revocation {
             _ => return Err("expected either a serial or an identity".into()),
         };
         check_reason(&line.reason)?;
-        Ok(Revocation { revoked, at: line.at, reason: line.reason })
+        let bytes = |text: String| from_hex(&text).ok_or("the signature is not hexadecimal");
+        let signature = line.signature.map(bytes).transpose()?.map(Signature);
+        Ok(Revocation { revoked, at: line.at, reason: line.reason, signature })
     }
 }
 
@@ -164,7 +205,8 @@ mod tests {
                     true => Revoked::Certificate(Serial::random().unwrap()),
                     false => Revoked::Identity(identity(&name)),
                 };
-                all.add(Revocation::new(revoked, seconds(at), &reason).unwrap());
+                let signature = (at % 2 == 0).then(|| Signature(vec![at as u8; 70]));
+                all.add(Revocation { signature, ..Revocation::new(revoked, seconds(at), &reason).unwrap() });
             }
             prop_assert_eq!(Revocations::from_text(&all.to_text()).unwrap(), all);
         }
@@ -185,6 +227,7 @@ mod tests {
             (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"\u001b"}"#, "control character"),
             (r#"{"identity":"gridloom://lab/client/a","at":1,"at":1,"reason":"x"}"#, "line 2"),
             (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"x","more":1}"#, "more"),
+            (r#"{"identity":"gridloom://lab/client/a","at":1,"reason":"x","signature":"xy"}"#, "not hexadecimal"),
         ] {
             let error = Revocations::from_text(&format!("{good}\n{line}\n{good}\n")).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains("line 2"), "{line}: {error}");

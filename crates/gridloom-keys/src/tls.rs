@@ -5,9 +5,11 @@
 //! - Sessions are resumed from tickets that refer to memory of the server, of bounded size. There is no ticket key that
 //!   could leak. When credentials or revocations change, all sessions are forgotten.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gridloom_base::dial::REVOKED;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption};
 use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -26,7 +28,6 @@ use crate::identity::Role;
 use crate::membership::Memberships;
 use crate::provider::{SCHEME, SIGNATURES, provider};
 use crate::refusal::Refusal;
-use crate::time::date;
 
 impl Memberships {
     /// Returns the configuration for connections to peers with one of these roles, which must select one of the
@@ -58,51 +59,40 @@ impl Memberships {
     }
 }
 
-/// Explains an error of a handshake whose cause is a certificate: ours, refused by the peer, or the peer's.
+thread_local! {
+    /// The last refusal of a peer by a [`Verifier`] on this thread, for which the errors of TLS have no room.
+    static REFUSAL: RefCell<Option<Refusal>> = const { RefCell::new(None) };
+}
+
+/// Explains an error of a handshake whose cause is a certificate: ours, refused by the peer, or the peer's. Call it on
+/// the thread that has processed the records, before it processes others.
 pub fn refusal_in_words(error: &Error) -> Option<String> {
-    use CertificateError as C;
     let clocks = "set the clocks of both machines";
     Some(match error {
         Error::NoCertificatesPresented => Refusal::NoCertificate.to_string(),
-        Error::InvalidCertificate(C::ExpiredContext { time, not_after }) => format!(
-            "the peer's certificate has expired: it was valid until {}, and it is {}; 'gridloom keys renew' on its \
-             machine makes a request for a new one",
-            date(*not_after),
-            date(*time)
-        ),
-        Error::InvalidCertificate(C::NotValidYetContext { time, not_before }) => format!(
-            "the peer's certificate is valid from {}, and the clock of this machine says {}; {clocks}",
-            date(*not_before),
-            date(*time)
-        ),
-        Error::InvalidCertificate(C::Revoked) => "the peer's certificate was revoked".into(),
-        Error::InvalidCertificate(C::UnknownIssuer) => {
-            "the peer's certificate is from another authority; 'gridloom keys list' on both machines shows the \
-             fingerprints of the authorities"
-                .into()
-        }
-        Error::InvalidCertificate(C::ApplicationVerificationFailure) => {
-            "the peer's certificate is for another role or another grid".into()
-        }
-        Error::InvalidCertificate(C::InvalidPurpose) => "the peer's certificate is not for connections".into(),
-        Error::InvalidCertificate(_) => "the peer's certificate is malformed".into(),
+        Error::InvalidCertificate(_) => match REFUSAL.take() {
+            Some(Refusal::WrongGrid(mismatch)) => format!("the peer's certificate {mismatch}"),
+            Some(refusal) => refusal.to_string(),
+            // Its signature of the handshake is wrong.
+            None => "the peer's certificate is malformed".into(),
+        },
         Error::AlertReceived(AlertDescription::CertificateExpired) => format!(
             "the peer says that this side's certificate has expired, or is not valid yet: 'gridloom keys list' shows its \
              dates; renew it with 'gridloom keys renew', or {clocks}"
         ),
         Error::AlertReceived(AlertDescription::CertificateRevoked) => {
-            "this side's certificate was revoked; ask the administrator of the grid".into()
+            format!("{REVOKED}the peer no longer accepts this side's; ask the administrator of the grid")
         }
         Error::AlertReceived(AlertDescription::UnknownCA) => {
-            "the peer belongs to a grid with another authority; 'gridloom keys list' on both machines shows the \
-             fingerprints of the authorities"
+            "the peer belongs to another grid than this side's certificate; 'gridloom keys list' on both machines shows \
+             the grids and their authorities"
                 .into()
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
             "this side has no certificate for the peer's grid; 'gridloom keys request' makes a request for one".into()
         }
         Error::AlertReceived(AlertDescription::AccessDenied) => {
-            "this side's certificate is for another role or another grid".into()
+            "this side's certificate is for another role".into()
         }
         Error::AlertReceived(
             AlertDescription::BadCertificate
@@ -120,14 +110,14 @@ impl From<Refusal> for Error {
         let kind = match refusal {
             Refusal::NoCertificate => return Error::NoCertificatesPresented,
             Refusal::Malformed(_) => C::BadEncoding,
-            Refusal::WrongAuthority { .. } => C::UnknownIssuer,
             Refusal::Expired { not_after, now, .. } | Refusal::AuthorityExpired { not_after, now, .. } => {
                 C::ExpiredContext { time: now, not_after }
             }
             Refusal::NotYetValid { not_before, now, .. } => C::NotValidYetContext { time: now, not_before },
             Refusal::Revoked { .. } => C::Revoked,
             Refusal::WrongUsage(_) => C::InvalidPurpose,
-            Refusal::WrongGrid { .. } | Refusal::WrongRole { .. } => C::ApplicationVerificationFailure,
+            Refusal::WrongGrid(_) => C::UnknownIssuer,
+            Refusal::WrongRole { .. } => C::ApplicationVerificationFailure,
         };
         Error::InvalidCertificate(kind)
     }
@@ -148,7 +138,9 @@ impl Verifier {
     }
 
     fn verify(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-        self.memberships.peer(Some(std::slice::from_ref(certificate)), &self.accepted, now)?;
+        let verified = self.memberships.peer(Some(std::slice::from_ref(certificate)), &self.accepted, now);
+        REFUSAL.set(verified.as_ref().err().cloned());
+        verified?;
         Ok(())
     }
 }

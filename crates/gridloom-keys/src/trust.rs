@@ -1,21 +1,21 @@
 //! Whom a member of a grid trusts: the grid's authority, and its list of revocations.
 
 use std::cell::Cell;
-use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::{fmt, slice};
 
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage};
 
-use crate::certificate::{ALGORITHMS, Certificate, Fingerprint, PublicKey, dates, parse};
+use crate::certificate::{ALGORITHMS, Certificate, Fingerprint, PublicKey, claimed_authority, dates, parse};
 use crate::error::KeysError;
 use crate::identity::grid_of_uri;
 use crate::pem;
-use crate::refusal::Refusal;
-use crate::revocations::Revocations;
+use crate::refusal::{GridMismatch, Refusal};
+use crate::revocations::{Revocation, Revocations};
 
-/// The authority of a grid as its members know it, and the revocations, which can be replaced at any time.
+/// The authority of a grid as its members know it, and the revocations, which only become more.
 #[derive(Debug)]
 pub struct Trust {
     grid: String,
@@ -24,8 +24,21 @@ pub struct Trust {
     public_key: PublicKey,
     not_after: UnixTime,
     revocations: RwLock<Arc<Revocations>>,
-    /// Number of replacements of the revocations.
+    /// Number of changes of the revocations.
     changes: AtomicU64,
+    observers: Observers,
+}
+
+/// Called after each change of the revocations, and dropped when they return false.
+#[derive(Default)]
+struct Observers(Mutex<Vec<Observer>>);
+
+type Observer = Box<dyn Fn() -> bool + Send + Sync>;
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observers(..)")
+    }
 }
 
 impl Trust {
@@ -49,6 +62,7 @@ impl Trust {
             not_after: dates(&parsed).map_err(wrong)?.1,
             revocations: RwLock::default(),
             changes: AtomicU64::new(0),
+            observers: Observers::default(),
         })
     }
 
@@ -83,11 +97,53 @@ impl Trust {
         self.not_after
     }
 
-    /// Replaces the revocations: the next verification uses them. Live connections are the caller's: see
-    /// [`Trust::check`].
-    pub fn set_revocations(&self, revocations: Revocations) {
-        *self.revocations.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(revocations);
+    /// Adds revocations from a file of the user, signed or not: the next verification uses them, and the observers close live
+    /// connections. Returns whether there was a new one.
+    pub fn add_revocations(&self, new: &Revocations) -> bool {
+        let mut current = self.revocations.write().unwrap_or_else(PoisonError::into_inner);
+        let new = new.without(&current);
+        if new.is_empty() {
+            return false;
+        }
+        let mut all = (**current).clone();
+        new.iter().for_each(|one| all.add(one.clone()));
+        *current = Arc::new(all);
+        drop(current);
         self.changes.fetch_add(1, Ordering::SeqCst);
+        self.observers.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|observer| observer());
+        true
+    }
+
+    /// Adds revocations that another node has sent. Returns whether there was a new one.
+    ///
+    /// # Errors
+    /// If the authority has not signed one of them; then none is added.
+    pub fn add_signed_revocations(&self, new: &Revocations) -> Result<bool, KeysError> {
+        let new = new.without(&self.revocations());
+        new.iter().try_for_each(|one| self.check_signature(one))?;
+        Ok(self.add_revocations(&new))
+    }
+
+    fn check_signature(&self, revocation: &Revocation) -> Result<(), KeysError> {
+        let authority = parse(&self.certificate).expect("it was read before");
+        let bytes = revocation.signed_bytes(&self.grid);
+        let is_signed = revocation.signature.as_ref().is_some_and(|signature| {
+            ALGORITHMS.iter().any(|algorithm| authority.verify_signature(*algorithm, &bytes, &signature.0).is_ok())
+        });
+        match is_signed {
+            true => Ok(()),
+            false => Err(KeysError::Invalid(format!(
+                "a revocation is not signed by the authority of the grid '{}' ({})",
+                self.grid,
+                self.fingerprint()
+            ))),
+        }
+    }
+
+    /// Calls `observer` after each change of the revocations, until it returns false. It must not block, and then
+    /// calls [`Trust::check_revoked`] for all live connections.
+    pub fn observe_revocations(&self, observer: impl Fn() -> bool + Send + Sync + 'static) {
+        self.observers.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(observer));
     }
 
     pub fn revocations(&self) -> Arc<Revocations> {
@@ -124,14 +180,13 @@ impl Trust {
             return Err(Refusal::WrongUsage("another purpose"));
         }
         if certificate.identity.grid() != self.grid {
-            return Err(Refusal::WrongGrid { identity: certificate.identity, grid: self.grid.clone() });
+            return Err(self.wrong_grid(der));
         }
         self.check(&certificate, now)?;
         Ok(certificate)
     }
 
-    /// Checks that a verified certificate has neither expired nor been revoked since. Call it for all live connections
-    /// after [`Trust::set_revocations`], and at the `not_after` of each.
+    /// Checks that a verified certificate has neither expired nor been revoked since.
     ///
     /// # Errors
     /// Why the peer is refused.
@@ -147,9 +202,20 @@ impl Trust {
         if now > self.not_after {
             return Err(Refusal::AuthorityExpired { grid: self.grid.clone(), not_after: self.not_after, now });
         }
+        self.check_revoked(certificate)
+    }
+
+    /// Checks that a verified certificate has not been revoked since.
+    ///
+    /// # Errors
+    /// [`Refusal::Revoked`].
+    pub fn check_revoked(&self, certificate: &Certificate) -> Result<(), Refusal> {
         match self.revocations().of(certificate) {
             None => Ok(()),
-            Some(found) => Err(Refusal::Revoked { identity: identity(), at: found.at, reason: found.reason.clone() }),
+            Some(Revocation { at, reason, .. }) => {
+                let identity = certificate.identity.clone();
+                Err(Refusal::Revoked { identity, at: *at, reason: reason.clone() })
+            }
         }
     }
 
@@ -160,14 +226,18 @@ impl Trust {
             E::UnknownIssuer
             | E::InvalidSignatureForPublicKey
             | E::UnsupportedSignatureAlgorithmContext(_)
-            | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => match Certificate::read(der) {
-                Ok(Certificate { identity, .. }) if identity.grid() != self.grid => {
-                    Refusal::WrongGrid { identity, grid: self.grid.clone() }
-                }
-                _ => Refusal::WrongAuthority { grid: self.grid.clone(), fingerprint: self.fingerprint() },
-            },
+            | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => self.wrong_grid(der),
             error => Refusal::Malformed(error.to_string()),
         }
+    }
+
+    fn wrong_grid(&self, der: &CertificateDer<'_>) -> Refusal {
+        Refusal::WrongGrid(GridMismatch {
+            identity: Certificate::read(der).ok().map(|certificate| certificate.identity),
+            authority: parse(der).ok().and_then(|parsed| claimed_authority(&parsed)),
+            own_grid: self.grid.clone(),
+            own_authority: self.fingerprint(),
+        })
     }
 }
 

@@ -108,7 +108,7 @@ fn a_request_is_approved_and_installed_and_the_certificate_is_accepted() {
         grid.trust().unwrap().verify(std::slice::from_ref(&own.der), now()),
         Err(Refusal::Revoked { .. })
     ));
-    new.set_revocations(&grid.revocations().unwrap()).unwrap();
+    new.add_revocations(&grid.revocations().unwrap()).unwrap();
     let refused = new.install(issued.to_pem().as_bytes(), None, now()).unwrap_err();
     assert!(matches!(refused, KeysError::Refused(Refusal::Revoked { .. })), "{refused}");
     // The same person gets a new certificate, which the revocation does not concern.
@@ -288,7 +288,7 @@ fn damaged_files_are_named_with_the_line() {
     for (name, content, why) in [
         ("own.pem", "".to_string(), "expected one certificate, and there are 0"),
         ("own.pem", text(&grid, "own.pem").replacen("\nM", "\n!", 1), ":2: it is not a complete PEM text"),
-        ("own.pem", text(&other, "own.pem"), "is for the administrator 'root' of the grid 'other'"),
+        ("own.pem", text(&other, "own.pem"), "own.pem: the certificate is of the grid 'other'"),
         ("own.pem", text(&grid, "authority.pem"), "three parts"),
         ("own.key", text(&other, "own.key"), "the private key does not belong to the certificate"),
         ("own.key", "".to_string(), "expected one private key, and there are 0"),

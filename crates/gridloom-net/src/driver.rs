@@ -12,6 +12,7 @@ mod dials;
 mod leader;
 mod mappings;
 mod refusals;
+mod revocations;
 mod streams;
 mod timers;
 mod workers;
@@ -36,6 +37,7 @@ use self::contacts::Connections;
 use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
 use self::leader::{Leader, Shared, State};
 use self::mappings::Mappings;
+use self::revocations::RevocationExchange;
 use self::streams::Streams;
 use self::timers::{Clock, Timers};
 use self::workers::Workers;
@@ -55,7 +57,7 @@ use crate::transport::BACKLOG;
 use crate::transport::emulated_sites::{EmulatedLinks, Site};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
-use crate::transport::notice::Inbox;
+use crate::transport::notice::{Inbox, Notice};
 use crate::transport::stream::Listener;
 use crate::transport::stripes::Stripe;
 use crate::uploads::Uploads;
@@ -152,6 +154,10 @@ impl NetNode {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
+        let observer = Arc::downgrade(&inbox);
+        credentials.observe_revocations(move || {
+            observer.upgrade().map(|inbox| inbox.post(Notice::RevocationsChanged)).is_some()
+        });
         let (listener, address) = listen(&config)?;
         raise_descriptor_limit();
         let mut listener = listener.map(Listener::new);
@@ -210,6 +216,7 @@ impl NetNode {
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
+            revocations: RevocationExchange::new(own.role, credentials.clone()),
             durable: durable.transpose()?.unwrap_or_default(),
             files: files.transpose()?.unwrap_or_default(),
             contacts: Connections::new(

@@ -1,11 +1,11 @@
 //! Files that only their user can read, such as keys.
 //!
-//! **Guarantees:** a file that other users can read is refused. A reader finds the complete old or the complete new
+//! **Guarantees:** a file that other users can read is refused, except that root may let a group read a file. A reader finds the complete old or the complete new
 //! content, never a part. Of several processes that create a file at the same time, one succeeds.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,11 +17,28 @@ pub enum Existing {
     Replaced,
 }
 
-/// Reads a file that belongs to this user or root, and that no other user can read.
+/// Users who can read a file that they do not own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readers {
+    Nobody,
+    /// A group, which cannot change the file.
+    Group(u32),
+}
+
+/// Reads a file that belongs to this user or root, and that no other user can read. If it belongs to root and the reader
+/// is another user, its group may read it.
 ///
 /// # Errors
 /// If it cannot be read, is longer than `bytes_max`, or if other users can use it: the message has the mode and the remedy.
 pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    read_for(path, bytes_max, Readers::Nobody)
+}
+
+/// Reads a file as [`read`]; with `readers`, its group may read it in any case.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_for(path: &Path, bytes_max: u64, readers: Readers) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let status = file.metadata()?;
     if status.is_dir() {
@@ -30,7 +47,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     // The mode of a pipe or a device does not determine which users can read it.
     if status.is_file() {
         let refused = |why| invalid(format!("{why}; run: chmod 600 '{}'", path.display()));
-        check(&status).map_err(refused)?;
+        check_for(&status, readers).map_err(refused)?;
     }
     read_at_most(file, bytes_max)
 }
@@ -53,11 +70,23 @@ pub fn read_at_most(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If the folder or the file cannot be written, or if the file exists and that is refused.
 pub fn write(path: &Path, content: &[u8], existing: Existing) -> io::Result<()> {
+    write_for(path, content, existing, Readers::Nobody)
+}
+
+/// Writes a file as [`write`], and makes it and a new folder readable for others.
+///
+/// # Errors
+/// As [`write`]; or if this user cannot give files to the group.
+pub fn write_for(path: &Path, content: &[u8], existing: Existing, readers: Readers) -> io::Result<()> {
     let folder =
         path.parent().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is not the path of a file"))?;
     create_folder(folder)?;
     let (trial, mut open) = create_trial(folder)?;
-    let written = open.write_all(content).and_then(|()| open.sync_all());
+    let opened = match readers {
+        Readers::Nobody => Ok(()),
+        Readers::Group(group) => open_to_group(folder, group, 0o750).and_then(|()| open_to_group(&trial, group, 0o640)),
+    };
+    let written = opened.and_then(|()| open.write_all(content)).and_then(|()| open.sync_all());
     let done = written.and_then(|()| match existing {
         Existing::Refused => fs::hard_link(&trial, path),
         Existing::Replaced => fs::rename(&trial, path),
@@ -75,17 +104,41 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Makes a file or folder readable for a group.
+///
+/// # Errors
+/// If this user cannot give it to the group.
+pub fn open_to_group(path: &Path, group: u32, mode: u32) -> io::Result<()> {
+    // First the group: until then, the mode would be that of another group.
+    chown(path, None, Some(group))?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
 /// Checks that a file or folder belongs to this user or root, and that no other user can use it.
 ///
 /// # Errors
 /// With the owner or the mode.
 pub fn check(status: &Metadata) -> Result<(), String> {
+    check_mode(status, 0o077)
+}
+
+/// Checks a file or folder as [`check`], except that its group may read it: with `readers`, and if it belongs to root and
+/// this is another user.
+///
+/// # Errors
+/// With the owner or the mode.
+pub fn check_for(status: &Metadata, readers: Readers) -> Result<(), String> {
+    let is_of_root = status.uid() == 0 && !rustix::process::geteuid().is_root();
+    check_mode(status, if is_of_root || readers != Readers::Nobody { 0o027 } else { 0o077 })
+}
+
+fn check_mode(status: &Metadata, forbidden: u32) -> Result<(), String> {
     let kind = if status.is_dir() { "folder" } else { "file" };
     let (own, owner, mode) = (rustix::process::geteuid().as_raw(), status.uid(), status.mode() & 0o777);
     if owner != own && owner != 0 {
         return Err(format!("the {kind} belongs to user {owner}, not to user {own}"));
     }
-    match mode & 0o077 {
+    match mode & forbidden {
         0 => Ok(()),
         _ => Err(format!("other users can use the {kind} (mode {mode:04o})")),
     }
@@ -110,8 +163,6 @@ fn invalid(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
@@ -135,6 +186,21 @@ mod tests {
         assert!(read(&file, 6).unwrap_err().to_string().contains("more than 6 bytes"));
         assert!(read(&folder, 6).unwrap_err().to_string().contains("it is a folder"));
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_group_reads_files_that_are_written_for_it() {
+        let folder = folder("groups").join("below");
+        let (file, group) = (folder.join("key"), rustix::process::getegid().as_raw());
+        let readers = Readers::Group(group);
+        write_for(&file, b"content", Existing::Replaced, readers).unwrap();
+        let modes = [&folder, &file].map(|path| fs::metadata(path).unwrap().mode() & 0o777);
+        assert_eq!(modes, [0o750, 0o640]);
+        assert_eq!(read_for(&file, 7, readers).unwrap(), b"content");
+        assert!(read(&file, 7).unwrap_err().to_string().contains("(mode 0640)"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o660)).unwrap();
+        assert!(read_for(&file, 7, readers).unwrap_err().to_string().contains("(mode 0660)"));
+        fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -36,9 +36,11 @@ use crate::registered::{REGISTERED, RegistrationWatch};
 
 mod folders;
 mod function_keys;
+mod readable_authority;
 
 use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
 use function_keys::function_keys;
+use readable_authority::report_readable_authority;
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -253,8 +255,8 @@ fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -
     Ok(variables)
 }
 
-/// Built-in functions do not.
-fn may_open_sessions(options: &Options) -> bool {
+/// Reports whether functions other than the built-in ones are offered, which may open sessions and read files.
+fn has_own_functions(options: &Options) -> bool {
     let is_own = |file: &PathBuf| !file.to_string_lossy().starts_with(BUILTIN_WORD);
     options.run_code || !options.programs.is_empty() || options.files.iter().any(is_own)
 }
@@ -328,9 +330,12 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
+    if has_own_functions(&options) {
+        report_readable_authority(&keys.own, run_as.as_ref());
+    }
     let functions_keys = match options.server.no_agent {
         true => None,
-        false => function_keys(keys.functions.as_ref(), run_as.as_ref(), may_open_sessions(&options))?,
+        false => function_keys(keys.functions, run_as.as_ref(), has_own_functions(&options))?,
     };
     let jobs = JobsConfig {
         server_name: name.clone(),

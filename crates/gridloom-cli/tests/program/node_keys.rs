@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::bounds::{output_of, until_true};
 use crate::support::{
     Grid, Running, compiled, copy_executable, file, first_line, gridloom, idl, keys, library, line_with, logging,
     make_grid, serve_command, status_and_stderr, succeeds,
@@ -56,7 +57,7 @@ fn the_first_agent_makes_a_grid_whose_keys_all_programs_of_the_user_find() {
     // The server makes a grid of its own.
     let (code, error) = status_and_stderr(of_user(&strange, &serve));
     assert_eq!(code, 1);
-    assert!(error.contains("the peer's certificate is from another authority") && missing.exists(), "{error}");
+    assert!(error.contains("the peer's certificate is of the grid ") && missing.exists(), "{error}");
 }
 
 #[test]
@@ -72,9 +73,21 @@ fn keys_of_another_grid_are_refused_with_the_reason_of_both_sides() {
         error
     };
     let error = with_others(&["functions", "--agent", &address]);
-    assert!(error.contains("the peer's certificate is for another role or another grid"), "{error}");
+    let authority = |keys: &Path| {
+        let mut command = gridloom(&["keys", "list", "--json"]);
+        command.env("GRIDLOOM_KEYS", keys);
+        let listed: serde_json::Value = serde_json::from_str(&succeeds(command)).unwrap();
+        listed["grids"][0]["authority"].as_str().unwrap().to_string()
+    };
+    let both = format!(
+        "the peer's certificate is of the grid 'tests' (authority {}), this node belongs to the grid 'elsewhere' \
+         (authority {})",
+        authority(keys()),
+        authority(&other)
+    );
+    assert!(error.contains(&both), "{error}");
     let line = line_with(&mut log, "a connection was turned away");
-    assert!(line.contains("this side's certificate is for another role or another grid"), "{line}");
+    assert!(line.contains("the peer belongs to another grid than this side's certificate"), "{line}");
     let error = with_others(&serve(&idl(), &address));
     assert!(error.contains(&format!("cannot use the agent at {address}: ")), "{error}");
 }
@@ -141,7 +154,7 @@ fn a_node_uses_the_grid_that_is_named() {
     };
     succeeds(by_variable("second"));
     let (code, error) = status_and_stderr(by_variable("first"));
-    assert!(code == 1 && error.contains("another grid"), "{error}");
+    assert!(code == 1 && error.contains("this node belongs to the grid 'first'"), "{error}");
 }
 
 #[test]
@@ -187,6 +200,180 @@ fn a_folder_of_sockets_that_is_not_the_users_alone_is_reported_and_tcp_used() {
     succeeds(gridloom(&["functions", "--agent", &address]));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no socket was put there");
     std::fs::remove_dir(&folder).unwrap();
+}
+
+/// Makes keys of a member of the tests' grid, as on another machine, and returns their folder.
+fn admitted(role: &str, name: &str) -> PathBuf {
+    let folder = config(name);
+    let with = |keys: &Path, arguments: &[&str]| {
+        let mut command = gridloom(&[&["keys"], arguments].concat());
+        succeeds({
+            command.env("GRIDLOOM_KEYS", keys);
+            command
+        })
+    };
+    let written = |file: &str, text: String| {
+        let path = folder.join(file);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let own = folder.join("keys");
+    let request = written("request.pem", with(&own, &["request", "tests", "--role", role, "--name", name]));
+    let certificate = written("certificate.pem", with(keys(), &["approve", &request]));
+    with(&own, &["install", &certificate]);
+    own
+}
+
+const HOLD: &str = r#"
+#include <stdio.h>
+
+/* Creates FOLDER/begun, and returns when something is written to the pipe FOLDER/end. */
+int hold(const char *folder) {
+    char path[512], byte;
+    snprintf(path, sizeof path, "%s/begun", folder);
+    FILE *file = fopen(path, "w");
+    if (!file || fclose(file)) return -1;
+    snprintf(path, sizeof path, "%s/end", folder);
+    file = fopen(path, "r");
+    int read = file ? (int)fread(&byte, 1, 1, file) : -1;
+    if (file) fclose(file);
+    return read;
+}
+"#;
+
+/// A call of `cli/hold` that runs until it is released.
+struct HeldCall {
+    folder: PathBuf,
+    command: std::thread::JoinHandle<std::process::Output>,
+}
+
+impl HeldCall {
+    fn start(grid: &Grid, name: &str, keys: &Path, sockets: Option<&Path>) -> HeldCall {
+        let folder = config(name);
+        assert!(Command::new("mkfifo").arg(folder.join("end")).status().unwrap().success());
+        let mut command = grid.command(&["call", "cli/hold", folder.to_str().unwrap()]);
+        command.env("GRIDLOOM_KEYS", keys).envs(sockets.map(|folder| ("GRIDLOOM_SOCKETS", folder)));
+        let command = std::thread::spawn(move || output_of(&mut command));
+        let call = HeldCall { folder, command };
+        until_true("the call runs", || call.folder.join("begun").exists());
+        call
+    }
+
+    fn release(self) -> std::process::Output {
+        std::fs::write(self.folder.join("end"), "x").unwrap();
+        self.command.join().unwrap()
+    }
+}
+
+/// Returns a command that offers `cli/hold`.
+fn holding_server(grid: &Grid, name: &str) -> Command {
+    let definition = "Define hold(IN string folder, OUT int *read) Calls \"C\" read = hold(folder);";
+    let idl = file("hold.idl", &format!("Module cli;\n{definition}\n"));
+    let library = compiled("hold.so", &file("hold.c", HOLD));
+    serve_command(&grid.address, name, &[&idl], &["--library", &library, "--slots", "3"])
+}
+
+#[test]
+fn a_revoked_client_loses_its_connections_at_once_and_others_keep_theirs() {
+    let (grid, mut log) = Grid::start_logging();
+    let (mut server, mut server_log) = logging(&mut holding_server(&grid, "one"));
+    assert!(first_line(&mut server).starts_with("server one on "));
+    // Clients with other sockets use TCP.
+    let sockets = PathBuf::from(format!("/tmp/gridloom-test-revoked-{}", std::process::id()));
+    std::fs::create_dir(&sockets).unwrap();
+    std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let (anna, bert) = (admitted("client", "anna"), admitted("client", "bert"));
+    let near = HeldCall::start(&grid, "call of anna", &anna, None);
+    let far = HeldCall::start(&grid, "call of bert", &bert, Some(&sockets));
+    let other = HeldCall::start(&grid, "other call", keys(), None);
+    for (name, call) in [("anna", near), ("bert", far)] {
+        succeeds(gridloom(&["keys", "revoke", name, "--reason", "left the group"]));
+        let output = call.command.join().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{error}");
+        assert!(error.contains(&format!("certificate revoked: client '{name}' of the grid 'tests', at ")), "{error}");
+        assert!(error.contains(": left the group"), "{error}");
+        for log in [&mut log, &mut server_log] {
+            let line = line_with(log, "certificate revoked");
+            assert!(line.contains("a connection was closed") && line.contains(&format!("client '{name}'")), "{line}");
+        }
+    }
+    let output = other.release();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut command = grid.command(&["functions"]);
+    let (code, error) = status_and_stderr(command.env("GRIDLOOM_KEYS", &anna));
+    assert!(code == 1 && error.contains("certificate revoked: "), "{error}");
+    std::fs::remove_dir_all(&sockets).unwrap();
+}
+
+#[test]
+fn nodes_that_do_not_see_the_file_of_revocations_receive_them_from_each_other() {
+    let (of_agent, of_server, dora) =
+        (admitted("agent", "far agent"), admitted("server", "far server"), admitted("client", "dora"));
+    let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0", "--quiet"]);
+    command.env("GRIDLOOM_KEYS", &of_agent);
+    let agent = Running::start(command);
+    let address = agent.line.strip_prefix("agent listening on ").unwrap().to_string();
+    let grid = Grid { agent, address };
+    let mut command = holding_server(&grid, "far");
+    let (mut server, mut log) = logging(command.env("GRIDLOOM_KEYS", &of_server));
+    assert!(first_line(&mut server).starts_with("server far on "));
+    let (held, other) =
+        (HeldCall::start(&grid, "call of dora", &dora, None), HeldCall::start(&grid, "not of dora", keys(), None));
+    succeeds(gridloom(&["keys", "revoke", "dora", "--reason", "left"]));
+    // The administrator's program brings the revocation to the agent, and the agent to the server.
+    succeeds(grid.command(&["functions"]));
+    let line = line_with(&mut log, "certificate revoked: client 'dora' of the grid 'tests'");
+    assert!(line.contains("a connection was closed"), "{line}");
+    let output = held.command.join().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("certificate revoked: client 'dora'"), "{error}");
+    let output = other.release();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_revoked_server_ends_with_the_reason() {
+    let grid = Grid::start();
+    let (mut server, mut log) = logging(&mut grid.serve_command("revoked", &[&idl()], &[]));
+    assert!(first_line(&mut server).starts_with("server revoked on "));
+    succeeds(gridloom(&["keys", "revoke", "revoked", "--role", "server", "--reason", "was sold"]));
+    let line = line_with(&mut log, "cannot use the agent");
+    assert!(line.contains("certificate revoked: server 'revoked' of the grid 'tests', at "), "{line}");
+    assert!(line.contains(": was sold"), "{line}");
+}
+
+#[test]
+fn functions_that_can_read_the_key_of_the_authority_are_reported_once_others_are_admitted() {
+    let own = config("readable").join("keys");
+    make_grid(&own, "lab");
+    let lines = || {
+        let arguments =
+            ["serve", &idl(), "--library", library(), "--name", "one", "--listen", "127.0.0.1:0", "--no-agent"];
+        let mut command = gridloom(&arguments);
+        let (mut server, log) = logging(command.env("GRIDLOOM_KEYS", &own).env("GRIDLOOM_LOG", "warning"));
+        assert!(first_line(&mut server).starts_with("server one on "));
+        drop(server);
+        log.map(|line| line.unwrap())
+            .filter(|line| line.contains("the key of the grid's authority"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lines(), [""; 0], "the grid has one user");
+    let with = |folder: &Path, arguments: &[&str]| {
+        let mut command = gridloom(arguments);
+        succeeds({
+            command.env("GRIDLOOM_KEYS", folder);
+            command
+        })
+    };
+    let request = own.with_file_name("request.pem");
+    std::fs::write(&request, with(&own.with_file_name("laptop"), &["keys", "request", "lab", "--name", "anna"]))
+        .unwrap();
+    with(&own, &["keys", "approve", request.to_str().unwrap()]);
+    let lines = lines();
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    let file = own.join("lab/authority.key");
+    assert!(line.contains(file.to_str().unwrap()) && line.contains("--run-as"), "{line}");
 }
 
 const LOOK: &str = r#"
@@ -332,6 +519,19 @@ fn functions_do_not_read_the_memory_of_their_server() {
     // A server that runs as root has its functions run as another user.
     let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
+    // They read their keys and do not change them.
+    for command in ["rm -f", "chmod 777", "touch", "mv -t /tmp", "cp /bin/sh"] {
+        let command = format!("run:cd $GRIDLOOM_FUNCTION_KEYS/* && {command} own.key 2>/dev/null");
+        assert_ne!(look(&command), 0, "{command}");
+    }
+    for command in
+        ["rmdir $GRIDLOOM_FUNCTION_KEYS/*", "mkdir $GRIDLOOM_FUNCTION_KEYS/other", "mv $GRIDLOOM_FUNCTION_KEYS /tmp/x"]
+    {
+        assert_ne!(look(&format!("run:{command} 2>/dev/null")), 0, "{command}");
+    }
+    let folder = std::env::temp_dir().join(format!("gridloom-keys-{}/tests", server.pid()));
+    let modes = ["", "own.key"].map(|name| std::fs::metadata(folder.join(name)).unwrap());
+    assert_eq!(modes.map(|status| (status.uid(), status.mode() & 0o777)), [(0, 0o750), (0, 0o640)]);
     for command in session_and_server(&open) {
         assert_eq!(look(&command), 0, "{command}");
     }

@@ -21,6 +21,7 @@ use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::{Encoder, FrameError};
 use gridloom_channel::{Body, Buffers, Channel, FrameLimits, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion};
 use gridloom_core::node::{Input, LogLine};
+use gridloom_keys::Certificate;
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
@@ -111,6 +112,9 @@ struct Peer {
     pass: Pass,
     /// Negotiated wire version.
     version: u16,
+    name: String,
+    /// The certificate that the peer has shown. It may have renewed it since.
+    certificate: Certificate,
 }
 
 impl Connections {
@@ -420,8 +424,11 @@ impl Connections {
             if contact.channel.stream().get().has_delayed() {
                 self.open.delaying.insert(token);
             }
-            if let Err(error) = flushed {
-                self.lose(token, &error.to_string());
+            match flushed {
+                // The peer may have sent why it refuses this node before it closed the connection.
+                Err(error) if contact.stage == Stage::Handshaking && is_closed(&error) => self.read_later(token),
+                Err(error) => self.lose(token, &error.to_string()),
+                Ok(()) => {}
             }
         }
         if self.open.delaying.is_empty() {
@@ -471,6 +478,21 @@ impl Connections {
             contact.refuse(why, &mut self.buffers);
         }
         self.lose_as(token, NOT_A_NODE, why);
+    }
+
+    /// Closes the connections to peers whose certificates have been revoked. Their bulk connections end with them.
+    pub(super) fn close_revoked(&mut self) {
+        if let Err(why) = self.credentials.check_own_revoked() {
+            self.log(warning("the other nodes no longer accept this node").why(why));
+        }
+        let revoked = self.peers.values().filter_map(|peer| {
+            let why = self.credentials.check_revoked(&peer.certificate).err()?;
+            Some((token_of(peer.link), peer.name.clone(), why))
+        });
+        for (token, name, why) in revoked.collect::<Vec<_>>() {
+            self.log(warning("a connection was closed").peer(name).why(&why));
+            self.refuse(token, &why);
+        }
     }
 
     /// Closes this connection to a peer, if it is still up, and notifies the state machine.
@@ -583,6 +605,11 @@ impl Connections {
 fn open_reserve() -> Option<File> {
     // Without the reserve, a peer that is refused for lack of descriptors receives no reason.
     File::open("/dev/null").ok()
+}
+
+/// Reports whether the peer has closed the connection, as far as a write can find.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Returns the token of a link's connection, which is the link's generation.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time};
+use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time, dial};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Kind, ReceiveBuffer};
 use gridloom_core::node::message::{DataMessage, Message};
@@ -28,6 +28,7 @@ use mio::{Events, Token};
 use super::contact::Stage;
 use super::contacts::{self, Connections, READS_PER_LONG, READS_PER_TURN};
 use super::mappings::Mappings;
+use super::revocations::RevocationExchange;
 use super::streams::{self, Streams};
 use super::timers::{Clock, Timers};
 use super::workers::Workers;
@@ -60,6 +61,7 @@ pub(crate) struct Core {
     pub(super) streams: Streams,
     pub(super) workers: Workers,
     pub(super) mappings: Mappings,
+    pub(super) revocations: RevocationExchange,
     pub(super) durable: Writer,
     /// Files in the storage that servers share.
     pub(super) files: Files,
@@ -178,7 +180,11 @@ impl Core {
                     contacts::ConnectionUpdate::Input(input) => self.pending.push_back(input),
                     contacts::ConnectionUpdate::Log(line) => self.log(line),
                     contacts::ConnectionUpdate::Up(link, hello, pass, version) => {
-                        self.streams.peer_up(link, *hello, pass, version)
+                        let is_with = self.revocations.is_with(hello.role);
+                        self.streams.peer_up(link, *hello, pass, version);
+                        if is_with {
+                            self.send_to_world(link.peer, &self.revocations.greeting());
+                        }
                     }
                     contacts::ConnectionUpdate::Down(link) => self.streams.peer_down(link),
                     contacts::ConnectionUpdate::Bulk(socket, hello, purpose) => {
@@ -205,6 +211,17 @@ impl Core {
     /// Sends a message to the peer's world.
     fn send_to_world(&mut self, to: NodeId, aside: &WorldMessage) {
         self.contacts.queue(to, |out| out.message(Kind::Hello, aside));
+    }
+
+    /// Closes the connections to revoked peers, and passes on the new revocations.
+    fn on_revocations_changed(&mut self) {
+        self.contacts.close_revoked();
+        let new = self.revocations.take_new();
+        for (peer, role) in self.streams.roles() {
+            if self.revocations.is_with(role) {
+                new.iter().for_each(|message| self.send_to_world(peer, message));
+            }
+        }
     }
 
     /// Stores a large datum in the shared storage for a peer. Small data are sent directly, and data for the same host
@@ -329,6 +346,7 @@ impl Core {
                     });
                 }
                 Notice::Loaded { .. } => {}
+                Notice::RevocationsChanged => self.on_revocations_changed(),
                 Notice::Speed { flops } => self.pending.push_back(Input::SpeedMeasured { flops }),
                 notice => self.streams.on_notice(notice),
             }
@@ -409,8 +427,16 @@ impl Core {
                 WorldMessage::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
                 WorldMessage::Refused { why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
-                    self.contacts.lose(token, &format!("it rejected a message: {why}"));
+                    match dial::is_revoked(&why) {
+                        true => self.contacts.lose(token, &why),
+                        false => self.contacts.lose(token, &format!("it rejected a message: {why}")),
+                    }
                 }
+                WorldMessage::RevocationsKnown { digest } => {
+                    let own = self.revocations.answer(digest);
+                    own.iter().for_each(|message| self.send_to_world(from, message));
+                }
+                WorldMessage::Revocations { lines } => self.revocations.add(&lines)?,
                 aside => self.streams.on_world_message(from, aside)?,
             },
             Kind::ProcessMessage => unreachable!("the limits of a control connection have no letters"),

@@ -146,6 +146,11 @@ impl Streams {
         self.datum_bytes_max
     }
 
+    /// Returns the peers whose control connections are up, with their roles.
+    pub(super) fn roles(&self) -> Vec<(NodeId, Role)> {
+        self.peers.values().map(|peer| (peer.link.peer, peer.hello.role)).collect()
+    }
+
     /// Returns the current link to a peer.
     pub(super) fn link_to(&self, peer: NodeId) -> Option<Link> {
         self.peers.get(&peer).map(|peer| peer.link)
@@ -274,6 +279,7 @@ impl Streams {
             | Notice::Resolved { .. }
             | Notice::Speed { .. }
             | Notice::Mapped { .. }
+            | Notice::RevocationsChanged
             | Notice::MadeDurable { .. }
             | Notice::Stored { .. }
             | Notice::Loaded { .. } => {
@@ -317,9 +323,10 @@ impl Streams {
             WorldMessage::Broken { datum, why } => {
                 self.input(Input::DatumBroken { from, datum, no_memory: false, why })
             }
-            WorldMessage::Stored { .. } | WorldMessage::Refused { .. } => {
-                unreachable!("the node's core takes it itself")
-            }
+            WorldMessage::Stored { .. }
+            | WorldMessage::Refused { .. }
+            | WorldMessage::RevocationsKnown { .. }
+            | WorldMessage::Revocations { .. } => unreachable!("the node's core takes it itself"),
             WorldMessage::Probe { bytes } => self.input(Input::ProbeArrived { from, size_bytes: bytes.len() as u64 }),
         }
         Ok(())

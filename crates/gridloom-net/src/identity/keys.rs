@@ -12,12 +12,12 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
-    Authority, Bundle, Certificate, CertificateDer, Grant, GridFolder, Identity, KeysError, KeysFolder, Membership,
-    Memberships, Revocations, Role, UnixTime, chosen_grid,
+    Authority, Bundle, Certificate, CertificateDer, Fingerprint, Grant, GridFolder, Identity, KeysError, KeysFolder,
+    Membership, Memberships, Revocations, Role, UnixTime, chosen_grid,
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,9 @@ use crate::threads::STACK_BYTES;
 /// Environment variable with the folder of the keys that a server has made for its functions.
 pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
 
-/// Interval at which a node reads revocations and renewed certificates.
+/// Interval at which a node looks whether the files of revocations and of its certificate have changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a node reads these files in any case, and renews its certificate if that is due.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The keys of a program, for one grid.
@@ -155,6 +157,16 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Returns the fingerprint of the grid's authority.
+    pub fn authority(&self) -> Option<Fingerprint> {
+        match &self.0 {
+            Found::Missing(_) => None,
+            Found::Membership(membership) => Some(membership.trust.fingerprint()),
+        }
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Keys").field(&self.identity()).finish()
@@ -166,7 +178,32 @@ impl fmt::Debug for Keys {
 pub struct NodeKeys {
     pub own: Keys,
     /// For functions that open sessions.
-    pub functions: Option<Bundle>,
+    pub functions: Option<FunctionKeys>,
+}
+
+/// Keys for functions that open sessions: a certificate of a client.
+#[derive(Debug)]
+pub struct FunctionKeys {
+    pub current: Bundle,
+    /// The folder of the authority, if it can issue new ones.
+    issuer: Option<GridFolder>,
+}
+
+impl FunctionKeys {
+    /// Replaces the keys from the middle of their life on, where the authority is. Returns whether it has done so.
+    ///
+    /// # Errors
+    /// If the files of the authority cannot be used any more.
+    pub fn renew_if_due(&mut self, now: UnixTime) -> Result<bool, KeysError> {
+        let certificate = &self.current.issued.certificate;
+        let Some(grid) = self.issuer.as_ref().filter(|_| now >= certificate.renewal_due_at()) else { return Ok(false) };
+        self.current = grid.issue(&Grant::new(certificate.identity.clone()), now)?;
+        Ok(true)
+    }
+
+    pub fn can_renew(&self) -> bool {
+        self.issuer.is_some()
+    }
 }
 
 impl NodeKeys {
@@ -203,12 +240,13 @@ impl NodeKeys {
     }
 
     fn issue(grid: &GridFolder, role: Role, name: &str) -> Result<NodeKeys, KeysError> {
-        let IssuedKeys { own, functions, revocations } = IssuedKeys::by_grid(grid, role, name)?;
+        let IssuedKeys { own, functions, revocations } = IssuedKeys::with_lifetime(grid, role, name, Grant::LIFETIME)?;
         let grant = Grant::new(own.issued.certificate.identity.clone());
         let own = own.membership()?;
-        own.trust.set_revocations(revocations);
+        own.trust.add_revocations(&revocations);
         let own = Arc::new(own);
         keep_fresh(grid.clone(), &own, Some(grant));
+        let functions = functions.map(|current| FunctionKeys { current, issuer: Some(grid.clone()) });
         Ok(NodeKeys { own: Keys(Found::Membership(own)), functions })
     }
 
@@ -221,8 +259,8 @@ impl NodeKeys {
             .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("no keys on standard input: {error}")))?;
         let functions = text.functions.map(|pem| Bundle::from_pem(pem.as_bytes())).transpose().map_err(error)?;
         let own = Bundle::from_pem(text.own.as_bytes()).and_then(|bundle| bundle.membership()).map_err(error)?;
-        own.trust.set_revocations(Revocations::from_text(&text.revocations).map_err(error)?);
-        Ok(NodeKeys { own: Keys::new(own), functions })
+        own.trust.add_revocations(&Revocations::from_text(&text.revocations).map_err(error)?);
+        Ok(NodeKeys { own: Keys::new(own), functions: functions.map(|current| FunctionKeys { current, issuer: None }) })
     }
 }
 
@@ -244,21 +282,28 @@ struct KeysLine {
 }
 
 impl IssuedKeys {
-    /// Issues keys with an authority that exists in this process only.
+    /// Issues keys with an authority that exists in this process only. They are valid as long as the authority.
     ///
     /// # Errors
     /// If the name cannot be that of a node, or the system has no random bytes.
     pub fn by_authority(authority: &Authority, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
-        let issue = |grant: &Grant, now| authority.issue_bundle(grant, now);
+        let issue = |identity, now| {
+            authority.issue_bundle(&Grant { lifetime: Grant::LIFETIME_MAX, ..Grant::new(identity) }, now)
+        };
         IssuedKeys::new(authority.grid(), role, name, Revocations::default(), issue)
     }
 
-    /// Issues keys with the authority in a folder.
+    /// Issues keys with the authority in a folder, for a process that cannot renew them.
     ///
     /// # Errors
     /// If the authority is not there, or the name cannot be that of a node.
     pub fn by_grid(grid: &GridFolder, role: Role, name: &str) -> Result<IssuedKeys, KeysError> {
-        IssuedKeys::new(grid.grid(), role, name, grid.revocations()?, |grant, now| grid.issue(grant, now))
+        IssuedKeys::with_lifetime(grid, role, name, Grant::LIFETIME_OF_PROCESS)
+    }
+
+    fn with_lifetime(grid: &GridFolder, role: Role, name: &str, lifetime: Duration) -> Result<IssuedKeys, KeysError> {
+        let issue = |identity, now| grid.issue(&Grant { lifetime, ..Grant::new(identity) }, now);
+        IssuedKeys::new(grid.grid(), role, name, grid.revocations()?, issue)
     }
 
     fn new(
@@ -266,9 +311,9 @@ impl IssuedKeys {
         role: Role,
         name: &str,
         revocations: Revocations,
-        issue: impl Fn(&Grant, UnixTime) -> Result<Bundle, KeysError>,
+        issue: impl Fn(Identity, UnixTime) -> Result<Bundle, KeysError>,
     ) -> Result<IssuedKeys, KeysError> {
-        let issue = |role, name: &str| issue(&Grant::new(Identity::new(grid, role, name)?), UnixTime::now());
+        let issue = |role, name: &str| issue(Identity::new(grid, role, name)?, UnixTime::now());
         let own = issue(role, name)?;
         let functions = match role {
             Role::Server => Some(issue(Role::Functions, name)?),
@@ -304,10 +349,16 @@ impl IssuedKeys {
 fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Grant>) {
     let membership = Arc::downgrade(membership);
     let keep = move || {
-        let mut reported = None;
+        let (mut reported, mut versions, mut read_at) = (None, None, Instant::now());
         loop {
-            thread::sleep(REFRESH_INTERVAL);
+            thread::sleep(LOOK_INTERVAL);
             let Some(membership) = membership.upgrade() else { return };
+            // Before the files are read: a change meanwhile is found at the next look.
+            let found = Some(grid.versions());
+            if found == versions && read_at.elapsed() < REFRESH_INTERVAL {
+                continue;
+            }
+            (versions, read_at) = (found, Instant::now());
             let refreshed = refresh(&grid, &membership, grant.as_ref(), UnixTime::now());
             let error = refreshed.err().map(|error| error.to_string());
             if let Some(why) = error.as_ref().filter(|_| error != reported) {
@@ -324,10 +375,7 @@ fn keep_fresh(grid: GridFolder, membership: &Arc<Membership>, grant: Option<Gran
 
 fn refresh(grid: &GridFolder, membership: &Membership, grant: Option<&Grant>, now: UnixTime) -> Result<(), KeysError> {
     let Some(grant) = grant else { return grid.refresh(membership).map(drop) };
-    let revocations = grid.revocations()?;
-    if *membership.trust.revocations() != revocations {
-        membership.trust.set_revocations(revocations);
-    }
+    membership.trust.add_revocations(&grid.revocations()?);
     match membership.credentials.due_for_renewal(now) {
         true => membership.credentials.replace(&grid.issue(grant, now)?),
         false => Ok(()),
@@ -364,6 +412,45 @@ impl Credentials {
 
     pub(crate) fn why_missing(&self) -> Option<&str> {
         self.keys.why_missing()
+    }
+
+    /// Checks that the certificate of a verified peer has not been revoked since.
+    ///
+    /// # Errors
+    /// The certificate, when it was revoked, and why.
+    pub(crate) fn check_revoked(&self, peer: &Certificate) -> Result<(), String> {
+        self.memberships.check_revoked(peer).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Checks that the own certificate is not revoked.
+    ///
+    /// # Errors
+    /// As [`Credentials::check_revoked`].
+    pub(crate) fn check_own_revoked(&self) -> Result<(), String> {
+        let mut own = self.memberships.iter().map(|membership| membership.credentials.certificate());
+        own.try_for_each(|certificate| self.check_revoked(&certificate))
+    }
+
+    /// Returns the revocations that the authority has signed.
+    pub(crate) fn signed_revocations(&self) -> Revocations {
+        let of_grid = self.memberships.iter().next();
+        of_grid.map_or_else(Revocations::default, |membership| membership.trust.revocations().signed())
+    }
+
+    /// Adds revocations that a peer has sent, as JSON lines.
+    ///
+    /// # Errors
+    /// If the text is malformed, or the authority has not signed them.
+    pub(crate) fn add_signed_revocations(&self, text: &str) -> Result<(), String> {
+        let new = Revocations::from_text(text).map_err(|error| error.to_string())?;
+        let mut all = self.memberships.iter();
+        all.try_for_each(|membership| membership.trust.add_signed_revocations(&new).map(drop))
+            .map_err(|error| error.to_string())
+    }
+
+    /// Calls `observer` after each change of the revocations, until it returns false.
+    pub(crate) fn observe_revocations(&self, observer: impl Fn() -> bool + Clone + Send + Sync + 'static) {
+        self.memberships.iter().for_each(|membership| membership.trust.observe_revocations(observer.clone()));
     }
 
     /// Verifies the certificate of a peer. TLS verifies nothing if it resumes a session, and a certificate may have been
@@ -405,10 +492,19 @@ pub(crate) mod tests {
 
     /// Returns keys of a grid that exists in this process only.
     pub(crate) fn keys(role: Role) -> Keys {
+        Keys::of_bundle(&bundle(role, "test")).unwrap()
+    }
+
+    /// Returns a certificate of that grid.
+    pub(crate) fn certificate(role: Role, name: &str) -> Certificate {
+        bundle(role, name).issued.certificate
+    }
+
+    fn bundle(role: Role, name: &str) -> Bundle {
         static AUTHORITY: std::sync::OnceLock<Authority> = std::sync::OnceLock::new();
         let authority = AUTHORITY.get_or_init(|| Authority::new("tests", UnixTime::now()).unwrap());
-        let identity = Identity::new("tests", role, "test").unwrap();
-        Keys::of_bundle(&authority.issue_bundle(&Grant::new(identity), UnixTime::now()).unwrap()).unwrap()
+        let grant = Grant::new(Identity::new("tests", role, name).unwrap());
+        authority.issue_bundle(&grant, UnixTime::now()).unwrap()
     }
 
     #[test]
@@ -432,7 +528,7 @@ pub(crate) mod tests {
         let found = NodeKeys::from_line(&line).unwrap();
         assert_eq!(found.own.identity(), issued.keys().unwrap().identity());
         assert_eq!(
-            found.functions.unwrap().issued.certificate.identity.to_string(),
+            found.functions.unwrap().current.issued.certificate.identity.to_string(),
             "functions of the server 's1' of the grid 'tests'"
         );
         assert!(IssuedKeys::by_authority(&authority, Role::Agent, "a").unwrap().functions().is_none());
@@ -459,6 +555,27 @@ pub(crate) mod tests {
         grid.revoke(&[gridloom_keys::Revoked::Identity(administrator)], "a test", now).unwrap();
         refresh(&grid, &membership, Some(&grant), after(50)).unwrap();
         assert_eq!(membership.trust.revocations().iter().count(), 1);
+    }
+
+    #[test]
+    fn keys_of_functions_are_renewed_at_half_their_life_where_the_authority_is() {
+        let place = tempfile::tempdir().unwrap();
+        let (now, administrator) = (UnixTime::now(), Identity::new("lab", Role::Administrator, "carol").unwrap());
+        let grid = KeysFolder::at(place.path().join("keys")).create(&administrator, now).unwrap();
+        let after = |days: u64| {
+            UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs() + days * gridloom_keys::DAY.as_secs()))
+        };
+        let mut keys = NodeKeys::issue(&grid, Role::Server, "s1").unwrap().functions.unwrap();
+        let serial = |keys: &FunctionKeys| keys.current.issued.certificate.serial;
+        let first = serial(&keys);
+        assert!(!keys.renew_if_due(after(44)).unwrap() && serial(&keys) == first);
+        assert!(keys.renew_if_due(after(46)).unwrap() && serial(&keys) != first);
+        assert!(!keys.renew_if_due(after(47)).unwrap());
+        // Keys that are passed to a process are valid for longer.
+        let passed = IssuedKeys::by_grid(&grid, Role::Server, "s1").unwrap();
+        let mut passed = NodeKeys::from_line(&passed.to_line()).unwrap().functions.unwrap();
+        assert!(!passed.can_renew() && !passed.renew_if_due(after(360)).unwrap());
+        assert!(passed.current.issued.certificate.not_after >= after(364));
     }
 
     #[test]

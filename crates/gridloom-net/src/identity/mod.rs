@@ -12,7 +12,7 @@ use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
 
 pub(crate) use keys::id_of;
-pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, IssuedKeys, Keys, NodeKeys};
+pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, FunctionKeys, IssuedKeys, Keys, NodeKeys};
 pub use tls_configs::TlsConfigs;
 
 /// Kernel and network namespace as text; empty if memory must not be shared.

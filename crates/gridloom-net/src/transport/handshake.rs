@@ -35,7 +35,7 @@ use gridloom_channel::frame::{self, Decoder, Encoder};
 use gridloom_channel::{FrameLimits, Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
-use gridloom_keys::{Certificate, CertificateDer, Identity, Patterns, Role as CertifiedRole};
+use gridloom_keys::{Certificate, CertificateDer, Role as CertifiedRole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -169,8 +169,8 @@ pub struct Session {
     pub pass: Pass,
     /// Negotiated version.
     pub version: u16,
-    /// The user and the machine of the peer.
-    pub origin: Origin,
+    /// The certificate of the peer.
+    pub certificate: Certificate,
 }
 
 /// Returns the wire version of messages to a peer, given the negotiated protocol version.
@@ -221,7 +221,7 @@ pub struct Handshake {
     stage: Stage,
     peer: Option<Hello>,
     /// The certificate of the peer, or why it is refused.
-    certificate: Result<Option<(Identity, Patterns)>, String>,
+    certificate: Result<Option<Certificate>, String>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -269,8 +269,7 @@ impl Handshake {
     /// Checks the certificates that the peer has shown in the handshake of TLS. Call it before the first frame is handled.
     pub fn identify(&mut self, certificates: Option<&[CertificateDer<'_>]>) {
         if self.stage == Stage::Hello {
-            let certificate = self.credentials.peer(certificates);
-            self.certificate = certificate.map(|Certificate { identity, functions, .. }| Some((identity, functions)));
+            self.certificate = self.credentials.peer(certificates).map(Some);
         }
     }
 
@@ -349,11 +348,12 @@ impl Handshake {
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
             return Err(refuse(format!("node {} dialled itself", peer.node), out));
         }
-        let (identity, functions) = match &self.certificate {
-            Ok(Some((identity, functions))) => (identity, functions),
+        let certificate = match &self.certificate {
+            Ok(Some(certificate)) => certificate,
             Ok(None) => return Err(refuse("it has shown no certificate".into(), out)),
             Err(why) => return Err(refuse(why.clone(), out)),
         };
+        let identity = &certificate.identity;
         if !is_allowed(identity.role(), peer.role) {
             let role = match peer.role {
                 Role::Agent => "the agent",
@@ -378,17 +378,7 @@ impl Handshake {
         let (dialler, acceptor) = if self.dialler { (&self.own_body[..], body) } else { (body, &self.own_body[..]) };
         // Nobody else knows the nonces in the hellos.
         let pass = Pass(blake3::derive_key(PASS, &[dialler, acceptor].concat()));
-        let origin = Origin {
-            user: match identity.role() {
-                CertifiedRole::Functions => format!("functions of {}", identity.name()),
-                _ => identity.name().into(),
-            },
-            is_administrator: identity.role() == CertifiedRole::Administrator,
-            is_functions: identity.role() == CertifiedRole::Functions,
-            functions: functions.iter().cloned().collect(),
-            host: peer.machine.clone(),
-        };
-        self.session = Some(Session { pass, version, origin });
+        self.session = Some(Session { pass, version, certificate: certificate.clone() });
         self.stage = Stage::Verdict;
         let decider = match self.own.purpose {
             Purpose::Control => self.own.node > peer.node,
@@ -403,6 +393,18 @@ impl Handshake {
         let verdict = verdict.map_err(|why| refuse(why, out))?;
         out.push(vec![TAG_VERDICT, (verdict == Verdict::Duplicate) as u8]);
         Ok(Some((peer, verdict)))
+    }
+}
+
+/// Returns the user with this certificate, with their rights. `host` is the name that the node gives its machine.
+pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
+    let (role, name) = (certificate.identity.role(), certificate.identity.name());
+    Origin {
+        user: if role == CertifiedRole::Functions { format!("functions of {name}") } else { name.into() },
+        is_administrator: role == CertifiedRole::Administrator,
+        is_functions: role == CertifiedRole::Functions,
+        functions: certificate.functions.iter().cloned().collect(),
+        host: host.into(),
     }
 }
 

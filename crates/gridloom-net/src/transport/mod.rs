@@ -70,6 +70,10 @@ pub enum WorldMessage {
     Probe { bytes: Vec<u8> },
     /// "I cannot decode what you sent, or must not accept it, and close this connection." Since version 47.
     Refused { why: String },
+    /// "I know the signed revocations with this digest; send me yours if they have another." Between the agent and others.
+    RevocationsKnown { digest: [u8; 32] },
+    /// Revocations that the authority has signed, as JSON lines.
+    Revocations { lines: String },
 }
 
 /// The content sent on a bulk connection.

@@ -134,6 +134,8 @@ pub enum Notice {
     Stored { link: Link, datum: DatumId, outcome: Result<[u8; 32], String> },
     /// A datum that a peer wrote to the shared storage was read; or why not, and whether memory was lacking.
     Loaded { link: Link, datum: DatumId, meta: Meta, outcome: Result<Payload, (bool, String)> },
+    /// The revocations of the grid have changed.
+    RevocationsChanged,
     /// A task graph was mapped.
     Mapped { number: u64, outcome: Result<Plan, MapError> },
     /// The measured speed of a slot.

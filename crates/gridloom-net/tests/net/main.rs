@@ -11,6 +11,7 @@ mod transport_forwarding;
 mod transport_hostile;
 mod transport_relay;
 mod transport_resume;
+mod transport_revocations;
 mod transport_sites;
 mod transport_stripes;
 #[path = "../transport_support/mod.rs"]

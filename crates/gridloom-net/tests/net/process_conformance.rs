@@ -77,7 +77,7 @@ fn a_stranger_delays_nobody_and_gets_nowhere() {
     let port = server.listen(0).unwrap();
     let mut wrong = process("wrong", "another");
     let error = wrong.connect("127.0.0.1", port).unwrap_err().to_string();
-    assert!(error.contains("is for another role or another grid"), "{error}");
+    assert!(error.contains("certificate is of the grid 'suite'"), "{error}");
     let mut noise = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     std::io::Write::write_all(&mut noise, b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut client = process("client", "suite");

@@ -190,7 +190,7 @@ fn another_authority_and_missing_keys_are_refused_in_words() {
         let of_other = NetConfig { shared_memory, ..NetConfig::new(keys_of(&other, CertifiedRole::Client)) };
         let stranger = start_as_is(Role::Client, of_other);
         let why = why_refused(&stranger, &agent);
-        assert!(why.contains("is from another authority"), "{why}");
+        assert!(why.contains("the peer's certificate is of the grid 'tests' (authority "), "{why}");
         assert!(dial::is_permanent(&why), "{why}");
         let without = NetConfig { shared_memory, ..NetConfig::new(Keys::missing("there are no keys in /here")) };
         let why = why_refused(&start_as_is(Role::Client, without), &agent);

@@ -9,7 +9,7 @@ use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::RECONNECT_NS_MAX;
-use gridloom_base::{DatumId, NodeId, Time};
+use gridloom_base::{DatumId, NodeId, Time, dial};
 
 /// An item that waits for a connection.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Contacts {
     agent_was_lost: bool,
     /// Why it was last lost.
     agent_fault: String,
+    /// True if the agent refuses this client, so that no node can be expected to return.
+    agent_refuses: bool,
     members: Members<Role>,
     names: BTreeMap<NodeId, String>,
     addresses: BTreeMap<NodeId, String>,
@@ -63,7 +65,7 @@ impl Contacts {
 
     /// True if a node was lost recently, so that it may return.
     pub(super) fn expects_nodes(&self, now: Time) -> bool {
-        now < self.expected_until
+        now < self.expected_until && !self.agent_refuses
     }
 
     /// True if a reconnected agent has yet to list servers that are expected.
@@ -90,6 +92,11 @@ impl Contacts {
 
     fn expect_nodes(&mut self, now: Time) {
         self.expected_until = self.expected_until.max(now + RECONNECT_NS_MAX);
+    }
+
+    /// True if the certificate of this client or of the agent has been revoked: the agent is not dialled again.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.agent.is_none() && dial::is_revoked(&self.agent_fault)
     }
 
     /// Returns why the agent was lost or could not be reached.
@@ -228,6 +235,7 @@ impl Contacts {
         self.lost.remove(&agent);
         self.outbox.remove(&agent);
         self.agent = Some(agent);
+        self.agent_refuses = false;
         if std::mem::take(&mut self.agent_was_lost) {
             self.expect_nodes(now);
             self.unlisted.extend(known);
@@ -283,6 +291,7 @@ impl Contacts {
     /// Records that the agent is lost or cannot be reached. Returns false if that was known.
     pub(super) fn agent_lost(&mut self, why: &str) -> bool {
         self.agent_fault = why.to_string();
+        self.agent_refuses = dial::is_permanent(why);
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
@@ -366,6 +375,24 @@ mod tests {
         assert_eq!(contacts.lost_at("", &mut out), [SERVER]);
         contacts.server_lost(Time(0), SERVER);
         assert_eq!(contacts.awaited(), 0);
+    }
+
+    #[test]
+    fn nothing_returns_while_the_agent_refuses_the_client() {
+        let (mut contacts, mut out) = (Contacts::default(), Vec::new());
+        contacts.agent_up(Time(0), AGENT, Vec::new(), &mut out);
+        contacts.peer_lost(Time(0), AGENT);
+        contacts.agent_lost("it was closed");
+        assert!(contacts.expects_nodes(Time(1)) && !contacts.is_revoked());
+        contacts.agent_lost("refused: other versions");
+        assert!(!contacts.expects_nodes(Time(1)) && !contacts.is_revoked());
+        contacts.agent_lost("certificate revoked: client 'anna'");
+        // The servers close their connections, too.
+        contacts.server_lost(Time(1), SERVER);
+        assert!(!contacts.expects_nodes(Time(1)) && contacts.is_revoked());
+        contacts.agent_up(Time(2), AGENT, Vec::new(), &mut out);
+        assert!(!contacts.is_revoked());
+        contacts.check();
     }
 
     #[test]

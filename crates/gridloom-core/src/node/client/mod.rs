@@ -298,7 +298,7 @@ impl Client {
         #[cfg(debug_assertions)]
         self.check();
         out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
-        if self.contacts.agent().is_none() {
+        if self.contacts.agent().is_none() && !self.contacts.is_revoked() {
             out.push(Effect::Dial { address: self.config.agent.clone() });
         }
         self.contacts.dial_lost(out);

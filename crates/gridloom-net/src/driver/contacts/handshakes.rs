@@ -9,7 +9,9 @@ use super::{ConnectionUpdate, Connections, Peer, token_of};
 use crate::driver::contact::Stage;
 use crate::driver::dials::Dial;
 use crate::log::warning;
-use crate::transport::handshake::{HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, wire_version};
+use crate::transport::handshake::{
+    HANDSHAKE_NS_MAX, HandshakeError, Hello, Purpose, Session, Verdict, origin_of, wire_version,
+};
 use crate::transport::notice::Link;
 
 /// Error sent on a bulk connection that does not belong to a control connection.
@@ -48,7 +50,7 @@ impl Connections {
             }
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
-                self.established(token, hello, &session, verdict, now);
+                self.established(token, hello, session, verdict, now);
             }
             Ok(Some((hello, _))) => {
                 // The verdict must be written before the socket is handed over.
@@ -106,7 +108,11 @@ impl Connections {
         self.dial_failed(number, why);
     }
 
-    fn established(&mut self, token: usize, mut hello: Hello, session: &Session, verdict: Verdict, now: Time) {
+    fn established(&mut self, token: usize, mut hello: Hello, session: Session, verdict: Verdict, now: Time) {
+        // It may have been revoked since the peer has shown it.
+        if let Err(why) = self.credentials.check_revoked(&session.certificate) {
+            return self.refused(token, Some(hello.role), &HandshakeError::Unacceptable(why), now);
+        }
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
         let dialled = contact.dial.and_then(|number| self.dials.end(number));
         if verdict == Verdict::Duplicate {
@@ -135,7 +141,8 @@ impl Connections {
             contact.channel.stream_mut().get_mut().delay(way.delays(0));
         }
         contact.stage = Stage::Up(hello.node);
-        let (pass, version, origin) = (session.pass.clone(), session.version, session.origin.clone());
+        let Session { pass, version, certificate } = session;
+        let origin = origin_of(&certificate, &hello.machine);
         contact.channel.outbound.set_wire_version(wire_version(version));
         self.open.half_open.remove(&token);
         if let Some(old) = self.peers.get(&hello.node).map(|peer| token_of(peer.link)) {
@@ -146,7 +153,17 @@ impl Connections {
         }
         let (peer, link) = (hello.node, Link { peer: hello.node, generation: token as u64 });
         let (role, name, address) = (hello.role, hello.name.clone(), hello.address.clone());
-        self.peers.insert(peer, Peer { link, since: now, address: address.clone(), pass: pass.clone(), version });
+        let (known_name, known_address) = (name.clone(), address.clone());
+        let known = Peer {
+            link,
+            since: now,
+            address: known_address,
+            pass: pass.clone(),
+            version,
+            name: known_name,
+            certificate,
+        };
+        self.peers.insert(peer, known);
         self.news.push_back(ConnectionUpdate::Up(link, Box::new(hello), pass, version));
         let up = Input::PeerUp { peer, role, name: name.clone(), origin, address: address.clone(), version };
         self.news.push_back(ConnectionUpdate::Input(up));

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::identity::keys::tests::keys;
+use crate::identity::keys::tests::{certificate, keys};
 
 fn credentials() -> Credentials {
     Credentials::new(keys(CertifiedRole::Client)).unwrap()
@@ -27,10 +27,10 @@ fn hello(of: &Credentials, purpose: Purpose) -> Hello {
 }
 
 /// Returns an acceptor's answer to a dialler with this certificate.
-fn answer_to(first: &[u8], identity: Result<Option<Identity>, String>) -> Result<Session, HandshakeError> {
+fn answer_to(first: &[u8], shown: Result<Option<Certificate>, String>) -> Result<Session, HandshakeError> {
     let server = credentials();
     let mut acceptor = Handshake::accept(server.clone(), hello(&server, Purpose::Control)).unwrap();
-    acceptor.certificate = identity.map(|identity| identity.map(|identity| (identity, Patterns::all())));
+    acceptor.certificate = shown;
     acceptor.on_frame(first, &mut Vec::new(), |_| Ok(Verdict::Welcome))?;
     Ok(acceptor.take_session().expect("both hellos were there"))
 }
@@ -38,20 +38,19 @@ fn answer_to(first: &[u8], identity: Result<Option<Identity>, String>) -> Result
 #[test]
 fn the_certificate_decides_who_a_node_is() {
     let of = credentials();
-    let identity = keys(CertifiedRole::Client).identity().unwrap();
+    let own = certificate(CertifiedRole::Client, "test");
     let first = Handshake::dial(of.clone(), hello(&of, Purpose::Control)).unwrap().1;
-    answer_to(&first, Ok(Some(identity.clone()))).unwrap();
-    let refused = |identity| match answer_to(&first, identity).unwrap_err() {
+    answer_to(&first, Ok(Some(own.clone()))).unwrap();
+    let refused = |shown| match answer_to(&first, shown).unwrap_err() {
         HandshakeError::Unacceptable(why) => why,
         error => panic!("{error:?}"),
     };
     assert_eq!(refused(Ok(None)), "it has shown no certificate");
     assert_eq!(refused(Err("it was revoked".into())), "it was revoked");
-    let another = Identity::new("tests", CertifiedRole::Client, "another").unwrap();
-    assert!(refused(Ok(Some(another))).contains(OTHER_NODE));
-    let own = Hello { role: Role::Server, ..hello(&of, Purpose::Control) };
-    let first = Handshake::dial(of.clone(), own).unwrap().1;
-    let error = answer_to(&first, Ok(Some(identity))).unwrap_err().to_string();
+    assert!(refused(Ok(Some(certificate(CertifiedRole::Client, "another")))).contains(OTHER_NODE));
+    let of_server = Hello { role: Role::Server, ..hello(&of, Purpose::Control) };
+    let first = Handshake::dial(of.clone(), of_server).unwrap().1;
+    let error = answer_to(&first, Ok(Some(own))).unwrap_err().to_string();
     assert!(error.contains("does not allow it to be a server"), "{error}");
 }
 
@@ -73,7 +72,7 @@ fn answer(purpose: Purpose, (low, high): (u16, u16), behind: &[u8]) -> Result<Se
     first[5..7].copy_from_slice(&low.to_le_bytes());
     first[7..9].copy_from_slice(&high.to_le_bytes());
     first.extend_from_slice(behind);
-    answer_to(&first, Ok(keys(CertifiedRole::Client).identity()))
+    answer_to(&first, Ok(Some(certificate(CertifiedRole::Client, "test"))))
 }
 
 #[test]

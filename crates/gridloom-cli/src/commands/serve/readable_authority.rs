@@ -1,0 +1,43 @@
+//! Whether functions can read the key of the grid's authority.
+
+use std::os::unix::fs::MetadataExt;
+
+use gridloom_base::EscapedBytes;
+use gridloom_keys::{GridFolder, KeysError, KeysFolder};
+use gridloom_net::identity::Keys;
+use gridloom_net::jobs::RunAs;
+
+/// Logs that functions can read the key of the authority. It is a warning once the authority has admitted others, who may
+/// send functions; until then the user's functions can do what the user can do.
+pub fn report_readable_authority(keys: &Keys, run_as: Option<&RunAs>) {
+    let Some(folder) = folder_of(keys) else { return };
+    let file = folder.authority_key();
+    let Ok(status) = std::fs::metadata(&file) else { return };
+    let user = run_as.map_or_else(|| rustix::process::geteuid().as_raw(), |run_as| run_as.user);
+    if user != status.uid() && user != 0 {
+        return;
+    }
+    let file = EscapedBytes::of(&file);
+    let why = format!(
+        "functions run as a user who can read the key of the grid's authority, {file}: with it they can admit anybody to \
+         the grid; run them as another user with --run-as, or run no servers on the machine of the authority"
+    );
+    match has_admitted_others(&folder) {
+        Ok(false) => tracing::debug!(target: "gridloom.keys", "{why}"),
+        // If it is not known whether there are others, there may be.
+        Ok(true) | Err(_) => tracing::warn!(target: "gridloom.keys", "{why}"),
+    }
+}
+
+/// Returns the user's folder of the grid, if its authority is there. A grid that exists in processes only, such as one of
+/// `gl.local()`, may have the name of another one.
+fn folder_of(keys: &Keys) -> Option<GridFolder> {
+    let folder = KeysFolder::find().ok()?.grid(keys.identity()?.grid()).ok()?;
+    let is_it = folder.has_authority() && folder.trust().ok()?.fingerprint() == keys.authority()?;
+    is_it.then_some(folder)
+}
+
+fn has_admitted_others(folder: &GridFolder) -> Result<bool, KeysError> {
+    let own = folder.own()?.issued.certificate.identity;
+    Ok(folder.issued()?.iter().any(|record| record.identity != own))
+}
