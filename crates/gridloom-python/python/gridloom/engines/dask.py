@@ -45,7 +45,8 @@ _LEAVING = ("closing", "closing_gracefully", "closed")
 # States of a future that do not change by themselves.
 _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
-# How long other calls wait for a call that must run alone and has not started: the calls that it waits for may need the others.
+# How long other calls wait at first for a call that must run alone and has not started: the calls that it waits for may need the others. Calls
+# that give up let the next ones wait twice as long, so that long calls cannot delay it again and again.
 _TURN_SECONDS = 10.0
 # Environment variable that is set in workers that run calls, and so in the processes that they start.
 _IN_CALL = "GRIDLOOM_DASK_CALL"
@@ -517,14 +518,17 @@ def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
 
         os.environ[_IN_CALL] = "1"
         is_alone = is_alone and not is_nested
-        calls = vars(worker).setdefault("gridloom_turns", {"changed": threading.Condition(), **dict.fromkeys(("running", "waiting", "alone", "sessions"), 0)})
+        calls = vars(worker).setdefault("gridloom_turns", {"changed": threading.Condition(), **dict.fromkeys(("running", "waiting", "alone", "sessions"), 0), "patience": _TURN_SECONDS})
         with calls["changed"]:
             if is_alone:
                 calls["waiting"] += 1
                 calls["changed"].wait_for(lambda: calls["sessions"] or not calls["running"])
                 calls["waiting"] -= 1
+                calls["patience"] = _TURN_SECONDS
             elif not is_nested:
-                calls["changed"].wait_for(lambda: calls["sessions"] or not (calls["waiting"] or calls["alone"]), _TURN_SECONDS)
+                patience = calls["patience"]
+                if not calls["changed"].wait_for(lambda: calls["sessions"] or not (calls["waiting"] or calls["alone"]), patience):
+                    calls["patience"] = max(calls["patience"], 2 * patience)
                 calls["changed"].wait_for(lambda: calls["sessions"] or not calls["alone"])
             calls["running"] += 1
             calls["alone"] += is_alone
