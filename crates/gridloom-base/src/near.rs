@@ -30,9 +30,9 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<S
 /// How likely it is that an unknown name is a misspelling of a known one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resemblance<'a> {
-    /// Probably a misspelling: one or two mistakes in a long name, or one mistake in a shorter name.
+    /// Probably a misspelling: differs by one letter.
     Misspelt(&'a str),
-    /// Differs by one letter, but may be a different word, such as `slot` and `slots`.
+    /// Differs by one letter and may be a different word, such as `slot` and `slots`, or differs by two letters of a long name.
     Similar(&'a str),
 }
 
@@ -56,12 +56,11 @@ pub fn resemblance<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Opti
     let (distance, word_length, word) = compared.filter(|(distance, length, _)| *distance > 0 && *length > 4).min()?;
     let is_misspelt = match word_length {
         ..=5 => distance == 1 && length == word_length,
-        6 | 7 => distance == 1,
-        _ => distance <= 2,
+        _ => distance == 1,
     };
     match is_misspelt {
         true => Some(Resemblance::Misspelt(word)),
-        false => (distance == 1).then_some(Resemblance::Similar(word)),
+        false => (distance == 1 || distance == 2 && word_length >= 8).then_some(Resemblance::Similar(word)),
     }
 }
 
@@ -99,7 +98,7 @@ mod tests {
             ("memroy", "memory"),
             ("memry", "memory"),
             ("Pakages", "packages"),
-            ("agent-listens", "agent_listen"),
+            ("agent-listen", "agent_listen"),
         ] {
             assert_eq!(of(name), Some(Resemblance::Misspelt(word)), "{name}");
         }
@@ -110,6 +109,7 @@ mod tests {
             ("roles", "role"),
             ("prot", "port"),
             ("plan", "plain"),
+            ("agent-listens", "agent_listen"),
         ] {
             assert_eq!(of(name), Some(Resemblance::Similar(word)), "{name}");
         }

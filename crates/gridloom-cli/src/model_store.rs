@@ -1,7 +1,7 @@
 //! Models of functions, stored on disk between runs of a server.
 //!
 //! There is one file for each server, `DIR/NAME.json`, or `DIR/HOST.json` for all servers of a host that have no name
-//! of their own.
+//! of their own. [`file_stem`] replaces characters that not every file system allows.
 //!
 //! ```text
 //! {"format": "gridloom models", "version": 2, "models": [
@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use gridloom_base::{Fnv, is_identifier_character};
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use rustix::fs::{FlockOperation, flock};
@@ -32,6 +33,8 @@ const VERSION: u64 = 2;
 const PAUSE: Duration = Duration::from_secs(5);
 /// A larger file was not written by Gridloom.
 const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Maximum length of the part of a file's name that is taken from the server's name. File systems allow names of 255 bytes.
+const STEM_BYTES_MAX: usize = 200;
 /// Number of other models of one function that are kept in addition to the one in use; the oldest are dropped.
 const OTHERS_MAX: usize = 16;
 
@@ -60,10 +63,8 @@ impl ModelStore {
     /// Opens the models in that folder for a server of that name and slowdown. Returns a message too if something is
     /// wrong with them.
     pub fn open(folder: &Path, name: &str, functions: &[Signature], slowdown: f64) -> (ModelStore, Option<String>) {
-        let plain: String =
-            name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
         let mut kept = ModelStore {
-            file: folder.join(format!("{plain}.json")),
+            file: folder.join(format!("{}.json", file_stem(name))),
             processors: gridloom_resources::processors(),
             slowdown,
             signatures: functions.iter().map(|s| (s.name.clone(), s.hash())).collect(),
@@ -220,6 +221,22 @@ fn signature_text(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
+/// Returns the name of a server's file. If the server's name contains other characters than those of words, or is too long for
+/// a file, a hash of the name distinguishes it from others.
+fn file_stem(name: &str) -> String {
+    let is_plain = |c: char| is_identifier_character(c) || "-.".contains(c);
+    let mut stem: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    while stem.len() > STEM_BYTES_MAX {
+        stem.pop();
+    }
+    if stem != name {
+        let mut hash = Fnv::default();
+        hash.text(name);
+        stem += &format!("-{:016x}", hash.0);
+    }
+    stem
+}
+
 #[cfg(test)]
 mod tests {
 
@@ -248,6 +265,16 @@ mod tests {
         folder
     }
 
+    /// Earlier, servers with such names had the same file, and a long name none.
+    #[test]
+    fn each_name_of_a_server_has_its_own_file() {
+        let names = ["node 7", "node/7", "node_7", "\u{915}\u{93e}", "\u{915}\u{93f}", "\u{915}_"];
+        let stems: std::collections::BTreeSet<String> = names.iter().map(|name| file_stem(name)).collect();
+        assert_eq!(stems.len(), names.len(), "{stems:?}");
+        assert_eq!((&*file_stem("node_7"), &*file_stem(names[3])), ("node_7", names[3]));
+        assert!(file_stem(&"\u{915}".repeat(85)).len() < 230);
+    }
+
     #[test]
     fn what_is_kept_is_there_again_for_the_same_function_only() {
         let folder = folder("again");
@@ -255,7 +282,7 @@ mod tests {
         assert_eq!((kept.models().len(), said), (0, None));
         kept.record("m/f".into(), model());
         assert_eq!(kept.write(), None);
-        let text = std::fs::read_to_string(folder.join("a_b.json")).unwrap();
+        let text = std::fs::read_to_string(folder.join(format!("{}.json", file_stem("a/b")))).unwrap();
         assert_eq!(crate::key_paths::key_paths(&text), include_str!("../tests/formats/models.keys"));
         let (again, said) = ModelStore::open(&folder, "a/b", &signatures("2*n"), 1.0);
         assert_eq!((again.models().get("m/f"), said), (Some(&model()), None));

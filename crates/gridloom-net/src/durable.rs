@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
-use blake3::Hash;
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
 use gridloom_base::{DatumId, NamedDatum, NodeId};
 use gridloom_core::node::message::DamagedVersion;
@@ -128,13 +127,18 @@ impl Durable {
         if file.metadata()?.len() != file_bytes(size_bytes) {
             return Ok(Err(format!("the file does not have the length of {size_bytes} bytes of data")));
         }
-        let segment = Segment::of_file(file, size_bytes)?;
-        if blake3::hash(segment.bytes()) != Hash::from_bytes(digest) {
-            return Ok(Err("its content was changed".into()));
-        }
-        // Small data are copied so that they do not hold a descriptor.
-        let is_small = size_bytes <= EAGER_BYTES_MAX;
-        Ok(Ok((named, if is_small { Payload::copied(segment.bytes()) } else { Payload::segment(segment) })))
+        let payload = Payload::segment(Segment::of_file(file, size_bytes)?);
+        let found = match payload.digest_of_part(0..size_bytes as usize) {
+            // Small data are copied so that they do not hold a descriptor.
+            Ok(found) if found == digest && size_bytes <= EAGER_BYTES_MAX => Payload::copied(&payload.read()?),
+            Ok(found) if found == digest => payload,
+            Ok(_) => return Ok(Err("its content was changed".into())),
+            Err(error) => match payload.check_intact() {
+                Ok(()) => return Err(error),
+                Err(damage) => return Ok(Err(damage.to_string())),
+            },
+        };
+        Ok(Ok((named, found)))
     }
 
     /// Removes files without a record: they were incomplete when a server ended.
@@ -149,17 +153,17 @@ impl Durable {
 
     /// Writes a datum. When this returns, the datum survives the end of the process and of the machine.
     fn write(&mut self, named: &NamedDatum, payload: &Payload) -> io::Result<()> {
-        let (serial, bytes) = (named.datum.serial, payload.bytes());
+        let (serial, size_bytes) = (named.datum.serial, payload.size_bytes());
         let new = self.file(serial, NEW);
         // An earlier attempt may have left a file. A pipe in its place would block.
         remove_if_present(&new)?;
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
-        for part in bytes.chunks(PARTS.most_bytes as usize) {
+        payload.visit(0..size_bytes as usize, PARTS.most_bytes as usize, |part| {
             hasher.update(part);
-            file.write_all(part)?;
-        }
-        file.set_len(file_bytes(bytes.len() as u64))?;
+            file.write_all(part)
+        })?;
+        file.set_len(file_bytes(size_bytes))?;
         file.sync_all()?;
         fs::rename(new, self.file(serial, DATA))?;
         File::open(&self.folder)?.sync_all()?;
@@ -400,6 +404,14 @@ mod tests {
             assert!(error.contains("truncated to 4096 bytes") && error.contains("put the data again"), "{error}");
         }
         assert_eq!(payload.size_bytes(), size_bytes);
+        let whole = 0..size_bytes as usize;
+        let read = payload.read().map(drop);
+        let hashed = payload.digest_of_part(whole).map(drop);
+        for error in [read, hashed, durable.write(&named(2, size_bytes), &payload)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("truncated to 4096 bytes"), "{error}");
+            assert!(error.contains(&format!("its file '{}'", durable.file(1, DATA).display())), "{error}");
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The location of a value's bytes. Cloning a payload never copies them.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::{fmt, io};
 
 use gridloom_base::Meta;
+use gridloom_base::limits::PARTS;
 
 use crate::segment::Segment;
 
@@ -42,7 +45,8 @@ impl Payload {
         Payload::Segment { offset: 0, size_bytes: segment.len(), segment }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes. If they are on disk and the file is truncated meanwhile, reading them kills the process, so a
+    /// server uses [`Payload::read`] or [`Payload::visit`] for data that may be on disk.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Inline(bytes) => bytes,
@@ -76,6 +80,48 @@ impl Payload {
         }
     }
 
+    /// Returns the bytes; a copy if they are on disk.
+    ///
+    /// # Errors
+    /// As [`Payload::copy_to`].
+    pub fn read(&self) -> io::Result<Cow<'_, [u8]>> {
+        if !self.is_on_disk() {
+            return Ok(Cow::Borrowed(self.bytes()));
+        }
+        let mut bytes = vec![0; self.size_bytes() as usize];
+        self.copy_to(&mut bytes)?;
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// Calls `visit` with successive parts of a range of the bytes. Bytes in memory are not copied.
+    ///
+    /// # Errors
+    /// As [`Payload::copy_to`], and the first error of `visit`.
+    pub fn visit(
+        &self,
+        range: Range<usize>,
+        part_bytes: usize,
+        mut visit: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Payload::Segment { segment, offset, .. } = self else {
+            return self.bytes()[range].chunks(part_bytes).try_for_each(visit);
+        };
+        if !segment.is_on_disk() {
+            return self.bytes()[range].chunks(part_bytes).try_for_each(visit);
+        }
+        let mut buffer = vec![0; part_bytes.min(range.len())];
+        for from in range.clone().step_by(part_bytes) {
+            let part = &mut buffer[..part_bytes.min(range.end - from)];
+            segment.read_at(*offset + from as u64, part)?;
+            visit(part)?;
+        }
+        Ok(())
+    }
+
+    fn is_on_disk(&self) -> bool {
+        matches!(self, Payload::Segment { segment, .. } if segment.is_on_disk())
+    }
+
     /// Returns a range of the bytes, if the payload has them. Bytes in shared memory are not copied.
     pub fn part(&self, from_byte: u64, size_bytes: u64) -> Option<Payload> {
         let end = from_byte.checked_add(size_bytes).filter(|end| *end <= self.size_bytes())?;
@@ -97,6 +143,19 @@ impl Payload {
         hasher.update(&meta);
         hasher.update(self.bytes());
         *hasher.finalize().as_bytes()
+    }
+
+    /// Returns the BLAKE3 digest of a range of the bytes.
+    ///
+    /// # Errors
+    /// As [`Payload::copy_to`].
+    pub fn digest_of_part(&self, range: Range<usize>) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        self.visit(range, PARTS.most_bytes as usize, |part| {
+            hasher.update(part);
+            Ok(())
+        })?;
+        Ok(*hasher.finalize().as_bytes())
     }
 
     /// Returns the number of bytes.

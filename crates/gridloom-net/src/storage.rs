@@ -197,7 +197,7 @@ fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
         match change {
             Change::Write(link, datum, payload) => {
                 let known = written.get(&datum).copied();
-                let outcome = known.map_or_else(|| write(folder, datum, payload.bytes()), Ok);
+                let outcome = known.map_or_else(|| write(folder, datum, &payload), Ok);
                 if let Ok(digest) = outcome {
                     written.insert(datum, digest);
                 }
@@ -218,15 +218,15 @@ fn write_all(folder: &Path, changes: &Receiver<Change>, inbox: &Inbox) {
 }
 
 /// Writes a datum to a file and returns the digest of its bytes.
-fn write(folder: &Path, datum: DatumId, bytes: &[u8]) -> io::Result<[u8; 32]> {
+fn write(folder: &Path, datum: DatumId, payload: &Payload) -> io::Result<[u8; 32]> {
     let (name, new) = (folder.join(file_name(datum)), folder.join(NEW));
     let written = (|| {
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let mut hasher = blake3::Hasher::new();
-        for part in bytes.chunks(PARTS.most_bytes as usize) {
+        payload.visit(0..payload.size_bytes() as usize, PARTS.most_bytes as usize, |part| {
             hasher.update(part);
-            file.write_all(part)?;
-        }
+            file.write_all(part)
+        })?;
         drop(file);
         fs::rename(&new, name)?;
         Ok(*hasher.finalize().as_bytes())
@@ -295,7 +295,7 @@ mod tests {
         assert_ne!(Storage::open(elsewhere.path()).unwrap().id(), one.id());
         let (writer, bytes) = (NodeId(1), vec![5; 3 << 20]);
         let (own, lock) = one.begin(writer).unwrap();
-        let digest = write(&own, DATUM, &bytes).unwrap();
+        let digest = write(&own, DATUM, &Payload::copied(&bytes)).unwrap();
         let store = Store::new(Pool::new(0));
         let read_of = |size_bytes, digest| read(&other, &stored(writer, size_bytes, digest), &store);
         assert_eq!(read_of(3 << 20, digest).unwrap().bytes(), bytes);

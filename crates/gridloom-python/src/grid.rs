@@ -54,16 +54,23 @@ impl RawGrid {
 }
 
 #[pyfunction]
-#[pyo3(signature = (address, executes))]
-pub(crate) fn connect(py: Python<'_>, address: String, executes: bool) -> PyResult<RawGrid> {
-    let grid = interruptible(py, move || Grid::connect(&address))?.or_raise(py)?;
+#[pyo3(signature = (address, executes, limit_seconds))]
+pub(crate) fn connect(py: Python<'_>, address: String, executes: bool, limit_seconds: f64) -> PyResult<RawGrid> {
+    let limit = limit_of(Some(limit_seconds)).unwrap_or(Duration::MAX);
+    let grid = interruptible(py, move || Grid::connect_within(&address, limit))?.or_raise(py)?;
     Ok(RawGrid::new(grid, executes))
 }
 
 #[pyfunction]
-#[pyo3(signature = (servers, executes))]
-pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, executes: bool) -> PyResult<RawGrid> {
-    let grid = interruptible(py, move || Grid::connect_servers(&servers))?.or_raise(py)?;
+#[pyo3(signature = (servers, executes, limit_seconds))]
+pub(crate) fn connect_servers(
+    py: Python<'_>,
+    servers: Vec<String>,
+    executes: bool,
+    limit_seconds: f64,
+) -> PyResult<RawGrid> {
+    let limit = limit_of(Some(limit_seconds)).unwrap_or(Duration::MAX);
+    let grid = interruptible(py, move || Grid::connect_servers_within(&servers, limit))?.or_raise(py)?;
     Ok(RawGrid::new(grid, executes))
 }
 

@@ -30,6 +30,11 @@ def real(tmp_path_factory):
         yield endpoint
 
 
+def test_names_of_models_keep_letters_of_any_script():
+    names = {"größe": "größe", "हिन्दी": "हिन्दी", "a-b": "a_b", "1x": "_1x", "if": "_if", "": "_", "ﬁt": "fit"}
+    assert {name: model_functions.name_of(name) for name in names} == names
+
+
 @pytest.fixture(params=["json", "binary", "mlserver"])
 def endpoint(request):
     if request.param == "mlserver":

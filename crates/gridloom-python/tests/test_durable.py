@@ -21,8 +21,8 @@ def end(process):
 class Durable:
     """An agent and a server with a folder for durable data. Both can be killed and started again."""
 
-    def __init__(self, grids, folder):
-        self.grids, self.folder = grids, folder
+    def __init__(self, grids, folder, options=()):
+        self.grids, self.folder, self.options = grids, folder, options
         self.start()
 
     def start(self):
@@ -30,7 +30,7 @@ class Durable:
         self.start_server()
 
     def start_server(self):
-        self.grids.serve("--agent", self.agent, "--name", "s0", "--durable", str(self.folder))
+        self.grids.serve("--agent", self.agent, "--name", "s0", "--durable", str(self.folder), *self.options)
 
     def kill(self):
         for process in self.grids.processes[-2:]:
@@ -133,6 +133,63 @@ def test_a_waiting_request_fails_when_a_returning_server_finds_the_file_damaged(
             get.get(timeout=120)
 
 
+def truncated(durable):
+    """Truncates the file of the large datum. Returns the pattern of the error."""
+    [file] = [file for file in durable.folder.glob("*.data") if file.stat().st_size > 100_000]
+    os.truncate(file, 4096)
+    return f"on server 's0', its file '{re.escape(str(file))}' was truncated to 4096 bytes.*put the data again"
+
+
+SUM = """
+import pathlib
+import time
+
+import gridloom as gl
+
+
+@gl.function
+def waits(begun: str, gate: str) -> int:
+    pathlib.Path(begun).touch()
+    while not pathlib.Path(gate).exists():
+        time.sleep(0.01)
+    return 1
+
+
+@gl.function
+def total(x: gl.Array["float64", "n"]) -> float:
+    return float(x.sum())
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--no-shared-memory",)])
+def test_a_file_that_is_truncated_after_it_was_sent_to_a_worker_is_reported_as_damaged(grids, tmp_path, options):
+    """Earlier, the error was that the worker had been killed by SIGBUS."""
+
+    functions = tmp_path / "functions.py"
+    functions.write_text(SUM)
+    durable = Durable(grids, tmp_path / "durable", (functions, *options))
+    with gl.connect(durable.agent) as grid:
+        grid.put("mesh", np.arange(1_000_000.0), durable=True)
+    durable.kill()
+    durable.start()
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    with gl.connect(durable.agent) as grid:
+        found = grid.find("mesh", timeout=60)
+        running = grid.function("functions/waits").submit(str(begun), str(gate))
+        while not begun.exists():
+            assert not running.done(), running.get()
+        with grid.group():
+            queued = grid.function("functions/total")(found)
+        damage = truncated(durable)
+        gate.touch()
+        assert running.get(timeout=120) == 1
+        with pytest.raises(gl.DataLost, match=damage):
+            queued.get(timeout=120)
+        with pytest.raises(gl.DataLost, match=damage):
+            found.get(timeout=120)
+        assert grid.run(abs, -2).get(timeout=120) == 2
+
+
 def test_a_file_that_is_truncated_while_its_server_runs_is_reported_as_damaged(durable):
     """Earlier, such a file killed the server by SIGBUS."""
     with gl.connect(durable.agent) as grid:
@@ -142,11 +199,10 @@ def test_a_file_that_is_truncated_while_its_server_runs_is_reported_as_damaged(d
     durable.start()
     with gl.connect(durable.agent) as grid:
         found = grid.find("mesh", timeout=60)
-        [file] = [file for file in durable.folder.glob("*.data") if file.stat().st_size > 100_000]
-        os.truncate(file, 4096)
-        with pytest.raises(gl.TaskError, match="truncated to 4096 bytes"):
+        damage = truncated(durable)
+        with pytest.raises(gl.DataLost, match=damage):
             grid.run(np.sum, found).get(timeout=120)
-        with pytest.raises(gl.TaskError, match="truncated to 4096 bytes"):
+        with pytest.raises(gl.DataLost, match=damage):
             found.get(timeout=120)
         assert grid.get("other") == 7
         grid.put("mesh", 8, durable=True, replace=True)

@@ -419,6 +419,38 @@ def test_a_call_that_waits_to_run_alone_blocks_no_call_that_a_running_call_needs
     assert order == ["first", "alone"]
 
 
+def test_long_calls_do_not_delay_a_call_that_must_run_alone_again_and_again(monkeypatch):
+    """Earlier, each call that had waited for 10 s overtook it, so that calls of more than 10 s delayed it without end."""
+    monkeypatch.setattr(dask_engine, "_TURN_SECONDS", 0.05)
+    monkeypatch.setattr(distributed, "get_worker", lambda worker=types.SimpleNamespace(): worker)
+    monkeypatch.delenv(dask_engine._IN_CALL, raising=False)
+    turns, threads, order = dask_engine._in_turn(lambda body: body()), [], []
+    begun = [threading.Event() for _ in range(40)]
+
+    def start(is_alone, body):
+        threads.append(threading.Thread(target=turns, args=(None, is_alone, False, body)))
+        threads[-1].start()
+
+    def call(number):
+        def body():
+            begun[number].set()
+            order.append(number)
+            if number + 1 < len(begun):
+                start(False, call(number + 1))
+                # Calls overlap, unless the next one has to wait longer than a call runs.
+                begun[number + 1].wait(0.5)
+
+        return body
+
+    start(False, call(0))
+    assert begun[0].wait(60)
+    start(True, lambda: order.append("alone"))
+    assert begun[-1].wait(120)
+    for thread in threads:
+        thread.join(60)
+    assert "alone" in order[:20] and len(order) == len(begun) + 1, order
+
+
 def test_an_address_that_dask_cannot_use_is_rejected(capfd):
     for address in ("dask://", "dask://host", "dask://host:port", "dask://:8786", "dask://127.0.0.1:99999", "dask://127.0.0.1:8786/x"):
         with pytest.raises(gl.UsageError, match=f"expected dask://HOST:PORT, the address of a Dask scheduler, got '{address}'"):

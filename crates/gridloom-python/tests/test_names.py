@@ -54,6 +54,16 @@ def test_names_of_any_script_are_called():
         assert grid.get("नमस्ते")[0] == 1
 
 
+def test_names_of_any_script_in_an_interface_description(tmp_path):
+    description = tmp_path / "f.idl"
+    description.write_text(
+        "Module தமிழ்;\nDefine हिन्दी(IN int எண், OUT double பதில்[எண்])\n{ for (int i = 0; i < எண்; i++) பதில்[i] = i + 1; }\n",
+        encoding="utf-8",
+    )
+    with gl.local(servers=1, functions=[description]) as grid:
+        assert list(grid.function("தமிழ்/हिन्दी")(எண்=3)) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("name", ["A._initialize", "A._finalize", "._initialize"])
 def test_a_function_does_not_declare_a_class(name):
     with pytest.raises(gl.InputError, match="after a dot is a method of the class '.*', which runs automatically.*use another name"):

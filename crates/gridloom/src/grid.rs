@@ -40,7 +40,15 @@ impl Grid {
     /// # Errors
     /// If it cannot be reached, refuses, or does not answer.
     pub fn connect(address: &str) -> Result<Grid, Error> {
-        session::connect(address).map(Grid)
+        Grid::connect_within(address, CONNECT_LIMIT)
+    }
+
+    /// Like [`Grid::connect`], with a time limit other than 15 s.
+    ///
+    /// # Errors
+    /// As [`Grid::connect`].
+    pub fn connect_within(address: &str, limit: Duration) -> Result<Grid, Error> {
+        session::connect(address, limit).map(Grid)
     }
 
     /// Connects to those servers (`host:port`) without an agent: the session maps calls itself, from the servers' reports.
@@ -52,7 +60,15 @@ impl Grid {
     /// # Errors
     /// If an address is invalid; if none of them can be used, with the reason for each.
     pub fn connect_servers(servers: &[String]) -> Result<Grid, Error> {
-        session::connect_servers(servers).map(Grid)
+        Grid::connect_servers_within(servers, CONNECT_LIMIT)
+    }
+
+    /// Like [`Grid::connect_servers`], with a time limit other than 15 s.
+    ///
+    /// # Errors
+    /// As [`Grid::connect_servers`].
+    pub fn connect_servers_within(servers: &[String], limit: Duration) -> Result<Grid, Error> {
+        session::connect_servers(servers, limit).map(Grid)
     }
 
     /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
@@ -296,7 +312,7 @@ impl Grid {
 
     /// In a session without an agent: returns the servers that it was given and cannot use now, with the reasons.
     pub fn unreachable(&self) -> Vec<(String, String)> {
-        self.0.state_now().unreachable(CONNECT_LIMIT)
+        self.0.state_now().unreachable()
     }
 
     /// Process ids of the embedded local grid's servers, in order of their names; empty for other grids.

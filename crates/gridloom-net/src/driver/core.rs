@@ -281,14 +281,17 @@ impl Core {
                     self.send_to_world(to, &WorldMessage::Broken { datum, why });
                 }
             },
-            Some((meta, payload)) => match payload.check_intact() {
-                Err(error) => self.send_to_world(to, &WorldMessage::Broken { datum, why: error.to_string() }),
-                Ok(()) if payload.size_bytes() <= EAGER_BYTES_MAX => {
+            Some((meta, payload)) if payload.size_bytes() <= EAGER_BYTES_MAX => match payload.read() {
+                Ok(bytes) => {
                     let header = DataHeader { datum, meta };
-                    self.contacts.queue(to, |out| out.data(&header, payload.bytes()));
+                    self.contacts.queue(to, |out| out.data(&header, &bytes));
                 }
-                Ok(()) => self.streams.send(to, datum, meta, payload),
+                Err(error) => {
+                    let why = format!("on server '{}', {error}", self.name);
+                    self.send_to_world(to, &WorldMessage::Broken { datum, why });
+                }
             },
+            Some((meta, payload)) => self.streams.send(to, datum, meta, payload),
         }
     }
 

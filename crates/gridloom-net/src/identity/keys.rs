@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
     Authority, Bundle, Certificate, CertificateDer, Fingerprint, Grant, GridFolder, Identity, KeysError, KeysFolder,
@@ -69,11 +70,12 @@ impl Keys {
 
     /// Returns the keys of the user for the grid of one of these addresses, or of the function in which this process
     /// runs. If there are none, [`Keys::is_missing`] is true. If there are keys of several grids, the first node that
-    /// answers decides.
+    /// answers within the limit decides.
     ///
     /// # Errors
     /// If keys exist but cannot be used.
-    pub fn find(addresses: &[&str]) -> io::Result<Keys> {
+    pub fn find(addresses: &[&str], limit: Duration) -> io::Result<Keys> {
+        let until = Instant::now() + limit.min(Duration::from_nanos(DIAL_NS_MAX));
         let mut all: Vec<Arc<Membership>> = Vec::new();
         let of_functions = std::env::var_os(FUNCTION_KEYS_VARIABLE).map(PathBuf::from);
         if let Some(folder) = &of_functions {
@@ -108,7 +110,7 @@ impl Keys {
             [only] => Ok(Keys(Found::Membership(only.clone()))),
             [first, ..] => {
                 let memberships = Memberships::new(all.iter().cloned());
-                let grid = addresses.iter().find_map(|address| grid_of(address, &memberships));
+                let grid = addresses.iter().find_map(|address| grid_of(address, &memberships, until));
                 let found = grid.and_then(|grid| memberships.of_grid(&grid).cloned());
                 Ok(Keys(Found::Membership(found.unwrap_or_else(|| first.clone()))))
             }
@@ -120,7 +122,7 @@ impl Keys {
     /// # Errors
     /// If the existing keys cannot be used, or none can be made.
     pub fn find_or_make() -> io::Result<Keys> {
-        let keys = Keys::find(&[])?;
+        let keys = Keys::find(&[], Duration::ZERO)?;
         match keys.is_missing() {
             false => Ok(keys),
             true => Keys::of_bundle(

@@ -1,10 +1,10 @@
 //! The configurations of TLS for a member of a grid.
 
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_keys::{Certificate, Memberships, Role};
 use rustls::{ClientConfig, ClientConnection, ServerConfig};
 
@@ -28,20 +28,47 @@ impl TlsConfigs {
     }
 }
 
-/// Returns the grid of the node at an address, if it answers and belongs to one of the grids.
-pub(super) fn grid_of(address: &str, memberships: &Memberships) -> Option<String> {
+/// Returns the grid of the node at an address, if it answers in time and belongs to one of the grids.
+pub(super) fn grid_of(address: &str, memberships: &Memberships, until: Instant) -> Option<String> {
     let config = TlsConfigs::new(memberships).client;
-    let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX);
-    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     address.to_socket_addrs().ok()?.find_map(|address| {
-        let mut stream = TcpStream::connect_timeout(&address, left()).ok()?;
-        stream.set_read_timeout(Some(left())).ok()?;
+        let mut stream = Limited { stream: TcpStream::connect_timeout(&address, left(until).ok()?).ok()?, until };
         let name = "which-grid.gridloom".try_into().expect("it is a name of the DNS");
         let mut connection = ClientConnection::new(config.clone(), name).ok()?;
-        while connection.is_handshaking() && Instant::now() < until {
+        while connection.is_handshaking() {
             connection.complete_io(&mut stream).ok()?;
         }
         let certificate = Certificate::read(connection.peer_certificates()?.first()?).ok()?;
         Some(certificate.identity.grid().to_string())
     })
+}
+
+/// A connection whose reads and writes end at a time limit, even if the peer sends single bytes without end.
+struct Limited {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Read for Limited {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(left(self.until)?))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.until)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Returns the time until the limit.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

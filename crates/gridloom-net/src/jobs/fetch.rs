@@ -10,7 +10,7 @@ use gridloom_core::graph::{Argument, Task};
 
 use super::JobsConfig;
 use super::kind::Kind;
-use super::link::{Pending, PendingOutput};
+use super::link::{Pending, PendingOutput, check_intact};
 use crate::payload::Payload;
 use crate::store::Store;
 use crate::worker::{relabelled, wanted_order};
@@ -44,10 +44,7 @@ pub(super) fn fetch(
             Argument::Datum(datum) => {
                 let lost = || TaskError::DatumLost { datum: *datum, why: format!("it is not stored on '{server}'") };
                 let (meta, payload) = store.get(datum).ok_or_else(lost)?;
-                payload.check_intact().map_err(|error| TaskError::DatumLost {
-                    datum: *datum,
-                    why: format!("on server '{server}', {error}"),
-                })?;
+                check_intact(*datum, &payload, server)?;
                 if payload.size_bytes() <= EAGER_BYTES_MAX {
                     Some((meta, payload))
                 } else {

@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use gridloom_base::{DatumId, Meta};
+use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
@@ -46,6 +46,24 @@ pub(super) struct Pending {
     pub(super) attempts: u32,
     /// Number of workers that were killed while they ran the task.
     pub(super) killed: u32,
+}
+
+impl Pending {
+    /// Checks that the files of arguments on disk have not been truncated.
+    pub(super) fn check_inputs(&self, server: &str) -> Result<(), TaskError> {
+        for (arg, input) in self.task.args.iter().zip(&self.inputs) {
+            if let (Argument::Datum(datum), Some((_, payload))) = (arg, input) {
+                check_intact(*datum, payload, server)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the file of a datum on disk has not been truncated.
+pub(super) fn check_intact(datum: DatumId, payload: &Payload, server: &str) -> Result<(), TaskError> {
+    let damaged = |error| TaskError::DatumLost { datum, why: format!("on server '{server}', {error}") };
+    payload.check_intact().map_err(damaged)
 }
 
 /// A result to be produced.

@@ -394,7 +394,11 @@ impl Jobs {
                         let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
                         let error = match link.end.held_bytes.filter(|_| is_culprit) {
                             Some(used_bytes) => self.memory_exceeded(&sent.pending, used_bytes),
-                            None => self.crashed(&sent.pending, how),
+                            // The worker maps arguments on disk, and the file may have been truncated meanwhile.
+                            None => match sent.pending.check_inputs(&self.config.server_name) {
+                                Err(damaged) => damaged,
+                                Ok(()) => self.crashed(&sent.pending, how),
+                            },
                         };
                         self.end(sent.pending.task.id, Err(error), 0);
                     }

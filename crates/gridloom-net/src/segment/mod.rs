@@ -20,10 +20,11 @@ mod pool;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use gridloom_base::EscapedBytes;
 use serde::{Deserialize, Serialize};
 
 use self::pool::Shared;
@@ -157,10 +158,18 @@ impl Segment {
         if u64::try_from(size_bytes).is_ok_and(|size_bytes| size_bytes >= self.len) {
             return Ok(());
         }
+        let (file, should_be) = (self.file(), self.len);
         Err(io::Error::other(format!(
-            "its file on disk was truncated to {size_bytes} bytes and should have {}; restore the file, or put the data again",
-            self.len
+            "{file} was truncated to {size_bytes} bytes and should have {should_be}; restore the file, or put the data again"
         )))
+    }
+
+    /// Names its file for an error.
+    fn file(&self) -> String {
+        match std::fs::read_link(format!("/proc/self/fd/{}", self.fd().as_raw_fd())) {
+            Ok(path) => format!("its file '{}'", EscapedBytes::of(&path)),
+            Err(_) => "its file on disk".into(),
+        }
     }
 
     /// Copies bytes into the caller's memory. A file on disk is read without its mapping, so that a truncated file is an

@@ -70,7 +70,8 @@ impl Job {
     fn resume(&self) -> Option<Resume> {
         let from_byte = Some(self.had_bytes).filter(|from_byte| may_resume_at(*from_byte, self.size_bytes))?;
         let digest = match &self.source {
-            Source::Whole(payload) => *blake3::hash(&payload.bytes()[..from_byte as usize]).as_bytes(),
+            // Without a digest, the datum is sent from its beginning, and an error is reported then.
+            Source::Whole(payload) => payload.digest_of_part(0..from_byte as usize).ok()?,
             Source::Incoming(coming) => digest_of_incoming(coming, from_byte)?,
             Source::Zeros => return None,
         };
@@ -126,7 +127,7 @@ impl Thread {
             return Err(broken_off().to_string());
         }
         if let Source::Whole(payload) = &job.source {
-            payload.check_intact().map_err(|error| error.to_string())?;
+            payload.check_intact().map_err(|error| self.damaged(&error))?;
         }
         if let Some(paced) = &mut self.paced {
             paced.hold(job.given).map_err(|error| error.to_string())?;
@@ -155,7 +156,7 @@ impl Thread {
                         .with_wire_version(self.route.wire_version);
                     let (mut sink, moving) = (sink, self.store.transfers());
                     match &job.source {
-                        Source::Whole(payload) => sink.datum(&header, payload.bytes(), moving),
+                        Source::Whole(payload) => sink.datum(&header, payload, moving),
                         Source::Incoming(coming) => sink.forward(&header, coming, moving),
                         Source::Zeros => sink.probe(&header),
                     }
@@ -176,8 +177,21 @@ impl Thread {
             {
                 closer.close();
             }
+            if done.is_err()
+                && let Source::Whole(payload) = &job.source
+                && let Err(error) = payload.check_intact()
+            {
+                let sent = self.sent;
+                self.shared.lock().in_flight.retain(|(_, serial, _)| *serial != sent);
+                return Err(self.damaged(&error));
+            }
             return Ok(());
         }
+    }
+
+    /// Describes a datum on disk that cannot be read.
+    fn damaged(&self, error: &io::Error) -> String {
+        format!("on server '{}', {error}", self.route.own.name)
     }
 
     /// Adds the datum about to be sent to the list; `false` if the stream has ended meanwhile.

@@ -12,6 +12,7 @@ use super::bulk::part_bytes;
 use super::paced::Pacer;
 use super::stripes::PartBoundary;
 use crate::filling::PartialFill;
+use crate::payload::Payload;
 use crate::transfers::Transfers;
 use crate::uploads::Uploads;
 
@@ -63,19 +64,21 @@ impl<'a, W: Write + PartBoundary> Sink<'a, W> {
     /// Writes a datum and reports its progress to `moving`.
     ///
     /// # Errors
-    /// If the stream breaks.
-    pub fn datum(&mut self, header: &CargoHeader, bytes: &[u8], moving: &Transfers) -> io::Result<()> {
+    /// If the stream breaks, or the datum is on disk and cannot be read.
+    pub fn datum(&mut self, header: &CargoHeader, payload: &Payload, moving: &Transfers) -> io::Result<()> {
         let mut head = encode_header(header, self.wire_version);
         let part_bytes = part_bytes(header);
         let had_bytes = header.resume_from_byte() as usize;
-        let is_long = bytes.len() > part_bytes;
+        let size_bytes = payload.size_bytes() as usize;
+        let is_long = size_bytes > part_bytes;
         let datum = header.cargo.datum().filter(|_| is_long);
         let passage = datum.map(|datum| moving.begin(datum, true, header.size_bytes));
         passage.iter().for_each(|passage| passage.advance(had_bytes));
-        for part in bytes[had_bytes..].chunks(part_bytes) {
+        payload.visit(had_bytes..size_bytes, part_bytes, |part| {
             self.write_part(&mut head, part)?;
             passage.iter().for_each(|passage| passage.advance(part.len()));
-        }
+            Ok(())
+        })?;
         // A datum without bytes.
         self.stream.write_all(&head)
     }
@@ -150,9 +153,37 @@ fn write_all_of(stream: &mut impl Write, pieces: [&[u8]; 2]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::segment::Segment;
     use crate::transport::bulk::decode_header;
     use crate::transport::bulk::tests::header;
+
+    /// Earlier, a server that was sending such a file was killed by SIGBUS.
+    #[test]
+    fn a_file_that_is_truncated_while_it_is_sent_is_an_error() {
+        struct Truncating(File);
+        impl Write for Truncating {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.set_len(0)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        impl PartBoundary for Truncating {
+            fn next_part(&mut self) {}
+        }
+        let file = tempfile::tempfile().unwrap();
+        let size_bytes = 4 * PARTS.most_bytes;
+        file.set_len(size_bytes).unwrap();
+        let payload = Payload::segment(Segment::of_file(file.try_clone().unwrap(), size_bytes).unwrap());
+        let mut out = Truncating(file);
+        let error = Sink::new(&mut out).datum(&header(size_bytes), &payload, &Transfers::default()).unwrap_err();
+        assert!(error.to_string().contains("was truncated to 0 bytes"), "{error}");
+    }
 
     #[test]
     fn a_datum_is_written_whole_through_short_writes() {
@@ -171,7 +202,7 @@ mod tests {
             fn next_part(&mut self) {}
         }
         let mut out = Short(Vec::new());
-        Sink::new(&mut out).datum(&header(9), &[7; 9], &Transfers::default()).unwrap();
+        Sink::new(&mut out).datum(&header(9), &Payload::copied(&[7; 9]), &Transfers::default()).unwrap();
         let (length, mut rest) = out.0.split_first_chunk::<4>().unwrap();
         assert_eq!(decode_header::<CargoHeader>(*length, &mut rest, WireVersion::CURRENT).unwrap(), header(9));
         assert_eq!(rest, [7; 9]);

@@ -150,7 +150,7 @@ fn header(serial: u64, size_bytes: u64) -> CargoHeader {
 /// Sends a datum with this number.
 fn send(bulk: &mut RawStream, number: u64) {
     let bytes = pattern(number, 100_000);
-    Sink::new(bulk).datum(&header(number, 100_000), &bytes, &Transfers::default()).unwrap();
+    Sink::new(bulk).datum(&header(number, 100_000), &Payload::copied(&bytes), &Transfers::default()).unwrap();
 }
 
 #[test]
@@ -199,8 +199,9 @@ fn progress_of_a_large_datum_is_reported_at_both_ends() {
     let mut stream = TlsStream::plain(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (mut reader, _) = listener.accept().unwrap();
     let told = moving.clone();
-    let writer =
-        std::thread::spawn(move || Sink::new(&mut stream).datum(&header, &vec![7; SIZE_BYTES as usize], &told));
+    let writer = std::thread::spawn(move || {
+        Sink::new(&mut stream).datum(&header, &Payload::copied(&vec![7; SIZE_BYTES as usize]), &told)
+    });
     reader.read_exact(&mut vec![0; 2 << 20]).unwrap();
     let gone = || moving.list().first().map_or(0, |one| one.done_bytes);
     while gone() < 1 << 20 {
@@ -278,7 +279,7 @@ fn a_changed_part_is_not_taken_and_the_datum_comes_again() {
         assert!(server.node.store().get(&datum).is_none());
     }
     let mut bulk = shaken(&server, Purpose::BulkSend, 5);
-    Sink::new(&mut bulk).datum(&first, &whole, &Transfers::default()).unwrap();
+    Sink::new(&mut bulk).datum(&first, &Payload::copied(&whole), &Transfers::default()).unwrap();
     assert!(server.expect_datum(datum).bytes() == whole);
 }
 

@@ -24,9 +24,11 @@ use crate::{Error, Value};
 pub(crate) struct NetBackend(Arc<NetNode>);
 
 impl NetBackend {
-    /// Connects a client to the agent at that address, with the keys of the user or of the function that runs here.
-    pub(crate) fn connect(address: &str) -> Result<NetBackend, Error> {
-        NetBackend::connect_with(address, &keys_for(&[address])?, None)
+    /// Connects a client to the agent at that address, with the keys of the user or of the function that runs here. If there
+    /// are keys of several grids, the search for the right ones takes at most as long as the limit.
+    pub(crate) fn connect(address: &str, limit: Duration) -> Result<NetBackend, Error> {
+        check_address(address).map_err(Error::Connect)?;
+        NetBackend::connect_with(address, &keys_for(&[address], limit)?, None)
     }
 
     /// Connects a client in that site, or else in the one that the environment names.
@@ -40,12 +42,12 @@ impl NetBackend {
         node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
     }
 
-    /// Connects a client with its own agent to those servers.
-    pub(crate) fn connect_servers(servers: &[String]) -> Result<NetBackend, Error> {
+    /// Connects a client with its own agent to those servers. The limit is that of [`NetBackend::connect`].
+    pub(crate) fn connect_servers(servers: &[String], limit: Duration) -> Result<NetBackend, Error> {
         for address in servers {
             check_address_of("a server", address).map_err(Error::Connect)?;
         }
-        let keys = keys_for(&servers.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let keys = keys_for(&servers.iter().map(String::as_str).collect::<Vec<_>>(), limit)?;
         let make = |id, _: &str| {
             let config = ClientWithAgentConfig { id, name: program_name().into(), servers: servers.to_vec() };
             (Role::Client, program_name().into(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
@@ -129,8 +131,8 @@ impl Backend for NetBackend {
 }
 
 /// Returns the keys for the grid of these nodes.
-fn keys_for(addresses: &[&str]) -> Result<Keys, Error> {
-    Keys::find(addresses).map_err(|error| Error::Connect(error.to_string()))
+fn keys_for(addresses: &[&str], limit: Duration) -> Result<Keys, Error> {
+    Keys::find(addresses, limit).map_err(|error| Error::Connect(error.to_string()))
 }
 
 fn config(keys: Keys, site: Option<Site>) -> Result<NetConfig, Error> {

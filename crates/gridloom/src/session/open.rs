@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridloom_base::NodeId;
-use gridloom_base::dial::{REFUSED, may_recover};
+use gridloom_base::dial::{REFUSED, SILENT, agent_remedy, may_recover};
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
-use crate::Error;
 use crate::backend::{Backend, NetBackend, SimBackend};
 use crate::local::{LocalConfig, LocalProcesses, StartProgress};
 use crate::simulate::SimulateConfig;
 use crate::testbed_grid::TestbedGridConfig;
+use crate::{Error, log};
 
 /// Number of sessions that this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -22,15 +22,21 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// Interval of the checks that the processes of the session's own grid still run.
 const OWN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Time after which a program that connects is told what it waits for.
+const REPORT_AFTER: Duration = Duration::from_secs(5);
+
 /// Connects to the agent at `address` (`host:port`).
 ///
 /// # Errors
-/// If it cannot be reached, refuses, or does not answer.
-pub(crate) fn connect(address: &str) -> Result<Session, Error> {
+/// If it cannot be reached, refuses, or does not answer within the limit.
+pub(crate) fn connect(address: &str, limit: Duration) -> Result<Session, Error> {
     if let Some(session) = from_environment(None)? {
         return Ok(session);
     }
-    open(NetBackend::connect(address)?, None)
+    let began = Instant::now();
+    let session = opened(NetBackend::connect(address, limit)?, None);
+    await_agent(&session, address, limit.saturating_sub(began.elapsed()), limit)?;
+    Ok(session)
 }
 
 /// Starts an embedded grid on this machine (one agent, some servers, separate processes on loopback) and connects
@@ -44,7 +50,13 @@ pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
     }
     let processes = LocalProcesses::start(&config)?;
     let backend = NetBackend::connect_with(&processes.address, &processes.keys, config.site(1))?;
-    let session = open(backend, Some(processes))?;
+    let session = opened(backend, Some(processes));
+    let awaited = || match session.state_now().directory.agent_lost() {
+        Some(error) => error.to_string(),
+        None => "the agent has not answered yet".to_string(),
+    };
+    let is_slow = |why: &str| !why.contains(REFUSED);
+    await_own(&session, awaited, |state| state.directory.is_connected(is_slow))??;
     let awaited = || "the agent does not know all servers yet".to_string();
     await_own(&session, awaited, |state| has_servers(state, config.servers))?;
     Ok(session)
@@ -56,7 +68,7 @@ pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
 /// If the platform or the functions cannot be used.
 pub(crate) fn simulate(config: SimulateConfig) -> Result<Session, Error> {
     let (backend, servers) = SimBackend::new(config)?;
-    let session = open(backend, None)?;
+    let session = open_simulated(backend)?;
     await_servers(&session, servers)?;
     Ok(session)
 }
@@ -69,7 +81,7 @@ pub(crate) fn simulate(config: SimulateConfig) -> Result<Session, Error> {
 ///
 /// # Errors
 /// If an address is invalid; if none of them can be used, with the reason for each.
-pub(crate) fn connect_servers(servers: &[String]) -> Result<Session, Error> {
+pub(crate) fn connect_servers(servers: &[String], limit: Duration) -> Result<Session, Error> {
     if let Some(session) = from_environment(None)? {
         return Ok(session);
     }
@@ -82,19 +94,23 @@ pub(crate) fn connect_servers(servers: &[String]) -> Result<Session, Error> {
         return Err(Error::Usage(why.into()));
     }
     let servers: Vec<String> = addresses.iter().cloned().collect();
-    let session = open(NetBackend::connect_servers(&servers)?, None)?;
-    session.state().addresses.give(addresses);
-    match session.wait(Some(CONNECT_LIMIT), |state| state.has_addresses().then_some(())) {
+    let (began, whom) = (Instant::now(), servers.join(", "));
+    let session = opened(NetBackend::connect_servers(&servers, limit)?, None);
+    session.state().addresses.give(addresses, limit);
+    // The session's own agent answers at once.
+    await_agent(&session, &whom, limit.saturating_sub(began.elapsed()), limit)?;
+    let left = limit.saturating_sub(began.elapsed());
+    match wait_with_report(&session, &whom, left, limit, |state| state.has_addresses().then_some(())) {
         Ok(()) | Err(Error::TimedOut { .. }) => {}
         Err(error) => return Err(error),
     }
     let nodes: Vec<NodeId> = session.servers().servers.iter().map(|server| server.node).collect();
     if nodes.is_empty() {
         let one = |(address, why): &(String, String)| format!("cannot use the server at {address}: {why}");
-        let all: Vec<String> = session.state_now().unreachable(CONNECT_LIMIT).iter().map(one).collect();
+        let all: Vec<String> = session.state_now().unreachable().iter().map(one).collect();
         return Err(Error::Connect(format!("{}; start one with 'gridloom serve --no-agent'", all.join("; "))));
     }
-    await_models(&session, &nodes, CONNECT_LIMIT)?;
+    await_models(&session, &nodes, limit)?;
     Ok(session)
 }
 
@@ -102,7 +118,7 @@ pub(crate) fn connect_servers(servers: &[String]) -> Result<Session, Error> {
 /// or the testbed's. A simulated process gets a client in its own simulation.
 fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Error> {
     if let Some(backend) = SimBackend::of_process(local) {
-        let session = open(backend?, None)?;
+        let session = open_simulated(backend?)?;
         // Servers that are down are not awaited.
         let known = session.wait(Some(CONNECT_LIMIT), |state| {
             let alive = session.0.backend.simulated().map_or(0, SimBackend::servers_alive);
@@ -117,18 +133,24 @@ fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Erro
         return simulate(config).map(Some);
     }
     let Some(config) = TestbedGridConfig::from_environment(local)? else { return Ok(None) };
-    let session = open(NetBackend::connect(&config.agent)?, None)?;
+    let session = opened(NetBackend::connect(&config.agent, CONNECT_LIMIT)?, None);
+    await_agent(&session, &config.agent, CONNECT_LIMIT, CONNECT_LIMIT)?;
     await_servers(&session, config.servers)?;
     Ok(Some(session))
 }
 
-fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> Result<Session, Error> {
+fn open_simulated(backend: impl Backend + 'static) -> Result<Session, Error> {
+    let session = opened(backend, None);
+    await_agent(&session, "the simulated agent", CONNECT_LIMIT, CONNECT_LIMIT)?;
+    Ok(session)
+}
+
+fn opened(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> Session {
     let keeps = match backend.simulated() {
         None => Retention::Nothing,
         Some(simulated) if simulated.timeline_path().is_none() => Retention::Summaries,
         Some(_) => Retention::Records,
     };
-    let is_own = processes.is_some();
     let inner = Inner {
         number: OPENED.fetch_add(1, Ordering::Relaxed),
         pid: std::process::id(),
@@ -143,27 +165,42 @@ fn open(backend: impl Backend + 'static, processes: Option<LocalProcesses>) -> R
         listener: OnceLock::new(),
         backend: Arc::new(backend),
     };
-    let session = Session(Arc::new(inner));
-    if is_own {
-        let awaited = || match session.state_now().directory.agent_lost() {
-            Some(error) => error.to_string(),
-            None => "the agent has not answered yet".to_string(),
-        };
-        let is_slow = |why: &str| !why.contains(REFUSED);
-        await_own(&session, awaited, |state| state.directory.is_connected(is_slow))??;
-        return Ok(session);
-    }
-    match session.wait(Some(CONNECT_LIMIT), |state| state.directory.is_connected(may_recover)) {
-        Ok(result) => result?,
-        Err(error @ Error::Process(_)) => return Err(error),
+    Session(Arc::new(inner))
+}
+
+/// Waits for the first answer of the agent at that address: `left` is the rest of the limit.
+fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration) -> Result<(), Error> {
+    let is_connected = |state: &mut State| state.directory.is_connected(may_recover);
+    match wait_with_report(session, address, left, limit, is_connected) {
+        Ok(result) => result,
+        Err(error @ Error::Process(_)) => Err(error),
         Err(_) => {
-            let seconds = CONNECT_LIMIT.as_secs();
             let lost = session.state_now().directory.agent_lost().map(ToString::to_string);
-            let why = lost.unwrap_or_else(|| format!("the agent did not answer within {seconds} s"));
-            return Err(Error::Connect(why));
+            let silent = || {
+                let seconds = limit.as_secs_f64();
+                let remedy = agent_remedy(SILENT);
+                format!("cannot use the agent at {address}: it did not answer within the limit of {seconds} s{remedy}")
+            };
+            Err(Error::Connect(lost.unwrap_or_else(silent)))
         }
     }
-    Ok(session)
+}
+
+/// Waits, and logs a long wait once. `left` is the rest of the limit.
+fn wait_with_report<R>(
+    session: &Session,
+    address: &str,
+    left: Duration,
+    limit: Duration,
+    mut done: impl FnMut(&mut State) -> Option<R>,
+) -> Result<R, Error> {
+    match session.wait(Some(left.min(REPORT_AFTER)), &mut done) {
+        Err(Error::TimedOut { .. }) if left > REPORT_AFTER => {}
+        result => return result,
+    }
+    let (waited, seconds) = (REPORT_AFTER.as_secs(), limit.as_secs_f64());
+    log::warn(&format!("{address} has not answered for {waited} s; the connection fails after {seconds} s"));
+    session.wait(Some(left - REPORT_AFTER), done)
 }
 
 /// Waits for the processes of the session's own grid as long as they run.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
@@ -205,8 +204,8 @@ impl State {
     }
 
     /// Addresses of servers that cannot be used now, with the reasons; see [`Addresses::unreachable`].
-    pub(crate) fn unreachable(&self, limit: Duration) -> Vec<(String, String)> {
-        self.addresses.unreachable(limit, |server| self.directory.has(server))
+    pub(crate) fn unreachable(&self) -> Vec<(String, String)> {
+        self.addresses.unreachable(|server| self.directory.has(server))
     }
 
     /// Asserts the invariants of each part.

@@ -11,6 +11,7 @@ import keyword
 import math
 import re
 import types
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -51,9 +52,9 @@ Shapes: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def name_of(name: str) -> str:
-    """The name as one of the grid: other characters than letters, digits and ``_`` become ``_``."""
-    made = re.sub(r"[^0-9A-Za-z_]", "_", name)
-    return f"_{made}" if not made or made[0].isdigit() or keyword.iskeyword(made) else made
+    """The name as one of the grid: characters that an identifier of Python cannot contain become ``_``."""
+    made = "".join(one if f"_{one}".isidentifier() else "_" for one in unicodedata.normalize("NFKC", name))
+    return f"_{made}" if not made.isidentifier() or keyword.iskeyword(made) else made
 
 
 def signature_of(model: Model, module: str, shapes: Shapes) -> tuple[_gridloom.RawSignature, int]:
@@ -74,7 +75,7 @@ def signature_of(model: Model, module: str, shapes: Shapes) -> tuple[_gridloom.R
     bound = {extent for _, _, extents, _ in inputs for extent in extents or () if extent.isidentifier()}
     free: dict[str, None] = {}
     for _, _, extents, _ in outputs:
-        for name in re.findall(r"[A-Za-z_]\w*", " ".join(extents or ())):
+        for name in re.findall(r"[^\W\d](?:\w|[^\x00-\x7f])*", " ".join(extents or ())):
             if name not in bound:
                 free[name] = None
     asked: list[Declared] = [(name, "int64", None, "any") for name in free]

@@ -223,7 +223,7 @@ class V2:
                     raise EndpointLost(f"{self._endpoint} closed the connection without an answer to {path}: {error}") from None
             except TimeoutError:
                 is_connected = limit.has_passed or self._connection.sock is not None
-                seconds = self._seconds if is_connected else _CONNECT_SECONDS
+                seconds = self._seconds if is_connected else min(_CONNECT_SECONDS, self._seconds)
                 self._connection.close()
                 raise EndpointLost(f"{self._endpoint} did not answer {path} within {seconds:g} s") from None
             except http.client.IncompleteRead as error:
@@ -242,6 +242,8 @@ class V2:
     ) -> tuple[int, bytes, dict[str, str]]:
         connection = self._connection
         if connection.sock is None:
+            # Includes the handshake of TLS.
+            connection.timeout = max(min(_CONNECT_SECONDS, self._until - time.monotonic()), 0.001)
             connection.connect()
             assert connection.sock is not None, "it is connected"
             connection.sock.settimeout(self._seconds)

@@ -24,9 +24,10 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped, unused-ignore]
 import numpy as np
 
+from ..common.reported_wait import reported_wait
 from ..errors import ConnectError, ServerLost, UsageError
 from .cluster_model import PROBE_BYTES, check_versions, links_between, operations_per_second, worker_name
-from .protocol import Measured, NotYet, ResultLost
+from .protocol import CONNECT_SECONDS, Measured, NotYet, ResultLost
 from .worker_functions import by_value
 
 # Arguments of at least this size are sent directly to their worker, not through the scheduler.
@@ -34,7 +35,8 @@ _SCATTERED_BYTES_MIN = 64 << 10
 # Size of one graph. Dask warns from 10 MB on, and a message must fit into the scheduler's memory.
 _GRAPH_TASKS_MAX = 5_000
 _GRAPH_BYTES_MAX = 4 << 20
-_CONNECT_SECONDS = 10
+# How long sending an argument to a worker may take.
+_SCATTER_SECONDS = 10
 _GATHER_SECONDS = 5.0
 # How long one step of the measurement of a worker may take: the worker may have left.
 _PROBE_SECONDS = 30.0
@@ -43,7 +45,8 @@ _LEAVING = ("closing", "closing_gracefully", "closed")
 # States of a future that do not change by themselves.
 _FAILED = ("error", "cancelled")
 _ENDED = ("finished", *_FAILED)
-# How long other calls wait for a call that must run alone and has not started: the calls that it waits for may need the others.
+# How long other calls wait at first for a call that must run alone and has not started: the calls that it waits for may need the others. Calls
+# that give up let the next ones wait twice as long, so that long calls cannot delay it again and again.
 _TURN_SECONDS = 10.0
 # Environment variable that is set in workers that run calls, and so in the processes that they start.
 _IN_CALL = "GRIDLOOM_DASK_CALL"
@@ -72,7 +75,7 @@ class DaskEngine:
     recovers = False
     start_hint = "a Dask worker is started by 'dask worker SCHEDULER'"
 
-    def __init__(self, scheduler: Any) -> None:
+    def __init__(self, scheduler: Any, limit: float = CONNECT_SECONDS) -> None:
         try:
             import distributed  # type: ignore[import-not-found, import-untyped, unused-ignore]
         except ImportError:
@@ -82,10 +85,7 @@ class DaskEngine:
         self._is_nested = _IN_CALL in os.environ
         if self._is_own:
             _check_address(scheduler)
-            try:
-                scheduler = distributed.Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call, unused-ignore]
-            except OSError as error:
-                raise ConnectError(f"no Dask scheduler answers at {scheduler} within {_CONNECT_SECONDS} s: {error}") from None
+            scheduler = _connected(distributed, scheduler, limit)
         self._client: Any = scheduler
         # Restores the turns of calls when the nested session closes.
         self._host = contextlib.ExitStack()
@@ -267,7 +267,7 @@ class DaskEngine:
             # Calls that have all that they need do not wait for this argument.
             self._send()
             try:
-                there = self._client.scatter(value, workers=[where], direct=True, hash=False, timeout=_CONNECT_SECONDS)
+                there = self._client.scatter(value, workers=[where], direct=True, hash=False, timeout=_SCATTER_SECONDS)
             except (OSError, asyncio.TimeoutError) as error:
                 raise ResultLost(f"an argument could not be sent to the worker at {where}: {error}") from error
             self._scattered[id(value), where] = value, there
@@ -446,6 +446,29 @@ def _check_address(address: str) -> None:
         raise UsageError(f"connect: expected dask://HOST:PORT, the address of a Dask scheduler, got 'dask://{address.removeprefix('tcp://')}'")
 
 
+def _connected(distributed: Any, address: str, limit: float) -> Any:
+    """Return a client of the scheduler at this address."""
+
+    class Client(distributed.Client):  # type: ignore[misc, unused-ignore]
+        """A client whose time limit includes the handshake, for which Dask waits without limit."""
+
+        async def _start(self, timeout: Any = None, **options: Any) -> Any:
+            try:
+                return await asyncio.wait_for(super()._start(timeout=timeout, **options), limit)
+            except asyncio.TimeoutError:
+                await self._close()
+                raise OSError("a program accepts connections there, but does not answer") from None
+
+    try:
+        with reported_wait(f"the Dask scheduler at {address}", limit):
+            return Client(address, timeout=limit, set_as_default=False)
+    except Exception as error:  # another program's answer may lead to any error
+        raise ConnectError(
+            f"no Dask scheduler answers at {address} within {limit:g} s: {error}; check the address and the scheduler's log, or wait "
+            "longer: gridloom.connect(..., timeout=SECONDS)"
+        ) from error
+
+
 @contextlib.contextmanager
 def _without_turns() -> Iterator[None]:
     """Leave the thread pool of the Dask worker, and let none of its calls wait for a call that must run alone."""
@@ -495,14 +518,17 @@ def _in_turn(body: Callable[..., Any]) -> Callable[..., Any]:
 
         os.environ[_IN_CALL] = "1"
         is_alone = is_alone and not is_nested
-        calls = vars(worker).setdefault("gridloom_turns", {"changed": threading.Condition(), **dict.fromkeys(("running", "waiting", "alone", "sessions"), 0)})
+        calls = vars(worker).setdefault("gridloom_turns", {"changed": threading.Condition(), **dict.fromkeys(("running", "waiting", "alone", "sessions"), 0), "patience": _TURN_SECONDS})
         with calls["changed"]:
             if is_alone:
                 calls["waiting"] += 1
                 calls["changed"].wait_for(lambda: calls["sessions"] or not calls["running"])
                 calls["waiting"] -= 1
+                calls["patience"] = _TURN_SECONDS
             elif not is_nested:
-                calls["changed"].wait_for(lambda: calls["sessions"] or not (calls["waiting"] or calls["alone"]), _TURN_SECONDS)
+                patience = calls["patience"]
+                if not calls["changed"].wait_for(lambda: calls["sessions"] or not (calls["waiting"] or calls["alone"]), patience):
+                    calls["patience"] = max(calls["patience"], 2 * patience)
                 calls["changed"].wait_for(lambda: calls["sessions"] or not calls["alone"])
             calls["running"] += 1
             calls["alone"] += is_alone

@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+#: Default time limit for the first answer of a grid or a cluster.
+CONNECT_SECONDS = 15.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Measured:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import threading
 import time
 import weakref
@@ -18,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ..common.reported_wait import reported_wait
 from ..errors import ConnectError, ServerLost, UsageError
 from .cluster_model import PROBE_BYTES, check_versions, links_between, operations_per_second, worker_name
-from .protocol import CallCrashed, Measured, NotYet, ResultLost
+from .protocol import CONNECT_SECONDS, CallCrashed, Measured, NotYet, ResultLost
 from .worker_functions import by_value
 
 # Arguments of at least this size are put into Ray's store, once for all calls of a group.
@@ -50,7 +52,7 @@ class RayEngine:
     recovers = True
     start_hint = "a Ray node with processors is started by 'ray start --address=HEAD'"
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, limit: float = CONNECT_SECONDS) -> None:
         self._ray = _imported("ray")
         self._exceptions = _imported("ray.exceptions")
         self._affinity = _imported("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
@@ -59,7 +61,7 @@ class RayEngine:
         self._is_lost = False
         self._helper: dict[str, Any] = {}
         if self._is_own:
-            self._open(session)
+            self._open(session, limit)
         elif not self._ray.is_initialized():
             raise UsageError("Ray has no session in this process: begin one by ray.init(...), or name the cluster: gridloom.connect('ray://...')")
         # Nodes by the names of workers, also those that have left, and names by node.
@@ -80,9 +82,11 @@ class RayEngine:
         """Check the version here; the cluster has the same, as Ray refuses others."""
         check_versions("Ray", _TRIED, {"this program": str(self._ray.__version__)})
 
-    def _open(self, address: str) -> None:
+    def _open(self, address: str, limit: float) -> None:
         if self._ray.is_initialized():
             raise UsageError("this process has a session of Ray, and can have one: hand it over by gridloom.connect(ray), or end it by ray.shutdown()")
+        with reported_wait(f"the Ray cluster at {address}", limit):
+            self._await_server(address, limit)
         try:
             for left in reversed(range(_TRIES)):
                 try:
@@ -96,6 +100,25 @@ class RayEngine:
             raise ImportError(f"gridloom.connect('ray://...') needs Ray's client: pip install 'ray[client]' ({error})") from None
         except Exception as error:  # Ray has no class for what can go wrong here
             raise ConnectError(f"no session with the Ray cluster at {address}: {error}") from error
+
+    def _await_server(self, address: str, limit: float) -> None:
+        """Wait until a server answers. Ray itself tries three times, for fixed times."""
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return
+        try:
+            grpc: Any = importlib.import_module("grpc")
+        except ImportError:  # Ray names what is missing
+            return
+        channel = grpc.insecure_channel(address.removeprefix("ray://"))
+        try:
+            grpc.channel_ready_future(channel).result(timeout=limit)
+        except grpc.FutureTimeoutError:
+            raise ConnectError(
+                f"no session with the Ray cluster at {address}: no server of Ray's clients answers there within {limit:g} s; check the address "
+                "(port 10001 unless 'ray start' got --ray-client-server-port), or wait longer: gridloom.connect(..., timeout=SECONDS)"
+            ) from None
+        finally:
+            channel.close()
 
     def _there(self) -> dict[str, Any]:
         with self._translated_errors():

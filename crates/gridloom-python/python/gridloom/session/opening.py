@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import _gridloom
-from ..common.checks import checked_environment, checked_path, checked_text, size, whole
+from ..common.checks import checked_environment, checked_path, checked_text, seconds, size, whole
 from ..common.executable import blas_library, program
 from ..common.interpreter import interpreter_options
 from ..display.output import NO_LOG_VARIABLE, Logs, listener
 from ..display.progress_bars import wanted
 from ..engines.cluster import EngineCluster
-from ..engines.protocol import Engine, Measured
+from ..engines.protocol import CONNECT_SECONDS, Engine, Measured
 from ..errors import ConnectWarning, UsageError
 from ..functions.offer import Offer, files_of, search_path
 from ..pickling.protocol import ARGUMENTS_VARIABLE, PATH_VARIABLE
@@ -161,6 +161,7 @@ def connect(
     functions: Iterable[Callable[..., Any]] = (),
     logs: Logs = True,
     progress: bool = False,
+    timeout: float | None = None,
 ) -> Grid:
     """Connect to a grid: to its agent, or to servers without one. In a simulated process: to that of its simulation.
 
@@ -181,6 +182,9 @@ def connect(
         Output and progress of functions, as in `local`. With ``False`` the output goes to the log of the server.
     progress : bool, optional
         Whether bars are shown, as in `local`.
+    timeout : float, optional
+        Time limit for the answer of the agent, the servers or the cluster, in seconds; 15 by default. After 5 s without an answer, a line on
+        the standard error, or in the log, reports the wait.
 
     Returns
     -------
@@ -190,7 +194,7 @@ def connect(
     Raises
     ------
     ConnectError
-        If the agent, or each of the servers, cannot be reached, refuses, or does not answer: the message says why.
+        If the agent, or each of the servers, cannot be reached, refuses, or does not answer in time: the message says why.
     UsageError
         If an agent and servers are given, or no server; functions for a grid, or none for a cluster of Dask or Ray.
     ImportError
@@ -198,10 +202,11 @@ def connect(
     """
     if isinstance(address, str):
         checked_text("connect: the address", address)
+    limit = seconds("connect: timeout", CONNECT_SECONDS if timeout is None else timeout) or 0.0
     if address is not None and (not isinstance(address, str) or address.startswith((_DASK, _RAY))):
         if servers is not None:
             raise UsageError("connect: a cluster of Dask or Ray, or servers, not both")
-        return connect_engine(_engine_of(address), functions)
+        return connect_engine(_engine_of(address, limit), functions)
     if list(functions):
         raise UsageError("connect: functions are for a cluster of Dask or Ray; servers of a grid offer theirs: gridloom serve functions.py")
     if address is not None and servers is not None:
@@ -213,12 +218,13 @@ def connect(
     if isinstance(servers, str):
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
-        grid = Grid(_gridloom.connect_servers([checked_text("connect: a server", str(server)) for server in servers], _executes()), on_output, progress=shows)
+        addresses = [checked_text("connect: a server", str(server)) for server in servers]
+        grid = Grid(_gridloom.connect_servers(addresses, _executes(), limit), on_output, progress=shows)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", ConnectWarning, stacklevel=2)
         return grid
     agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
-    return Grid(_gridloom.connect(agent, _executes()), on_output, progress=shows)
+    return Grid(_gridloom.connect(agent, _executes(), limit), on_output, progress=shows)
 
 
 def connect_engine(engine: Engine, functions: Iterable[Callable[..., Any]], measured: Measured | None = None) -> Grid:
@@ -303,7 +309,7 @@ def simulate(
     return Grid(raw, folder=folder)
 
 
-def _engine_of(cluster: Any) -> Engine:
+def _engine_of(cluster: Any, limit: float) -> Engine:
     """The engine of a cluster, by its address or something open."""
     if isinstance(cluster, str):
         system = cluster.partition(":")[0]
@@ -312,11 +318,11 @@ def _engine_of(cluster: Any) -> Engine:
     if system == "ray":
         from ..engines.ray import RayEngine
 
-        return RayEngine(cluster)
+        return RayEngine(cluster, limit)
     if system in ("dask", "distributed"):
         from ..engines.dask import DaskEngine
 
-        return DaskEngine(f"tcp://{cluster.removeprefix(_DASK)}" if isinstance(cluster, str) else cluster)
+        return DaskEngine(f"tcp://{cluster.removeprefix(_DASK)}" if isinstance(cluster, str) else cluster, limit)
     raise UsageError(f"connect: expected an address, an open distributed.Client, or ray, got {type(cluster).__name__} {cluster!r:.80}")
 
 
