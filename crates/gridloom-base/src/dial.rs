@@ -43,6 +43,9 @@ pub fn may_recover(why: &str) -> bool {
 pub fn agent_remedy(why: &str) -> &'static str {
     let is = |kinds: &[&str]| kinds.iter().any(|kind| why.starts_with(kind));
     match () {
+        () if is_revoked(why) => {
+            "; ask the administrator of the grid for a new certificate, and start this program again"
+        }
         () if is(&[NOT_LISTENING, DISCONNECTED]) => "; start one with 'gridloom agent', or connect to another",
         () if is(&[UNRESOLVED, NO_ANSWER, NOT_A_NODE]) => {
             "; check the address, HOST:PORT as 'gridloom agent' prints it"

@@ -22,19 +22,24 @@ pub struct Origin {
     pub host: String,
 }
 
+/// The module of the functions that run code of the program, with the slash.
+const CODE_MODULE: &str = "python/";
+
 impl Default for Origin {
     /// A user without a name, who may call every function.
     fn default() -> Origin {
-        let functions = vec![Pattern::all()];
+        let functions = vec![Pattern::all(), Pattern::of_code()];
         let (user, host) = Default::default();
         Origin { user, is_administrator: false, is_functions: false, functions, host }
     }
 }
 
 impl Origin {
-    /// True if the user may call a function, `module/function`.
+    /// True if the user may call a function, `module/function`. The pattern `*` does not include the functions that run code of
+    /// the program, except for administrators.
     pub fn may_call(&self, function: &str) -> bool {
-        self.functions.iter().any(|pattern| pattern.matches(function))
+        let is_plain = self.is_administrator || self.is_functions || !function.starts_with(CODE_MODULE);
+        self.functions.iter().any(|one| one.matches(function) && (is_plain || one.as_str().starts_with(CODE_MODULE)))
     }
 
     /// True if this user may cancel calls of the other, and change or delete the other's data. Functions may do so for the
@@ -91,7 +96,13 @@ mod tests {
     fn a_user_calls_the_functions_of_the_certificate() {
         let some = Origin { functions: vec!["linalg/*".parse().unwrap()], ..Origin::default() };
         assert!(some.may_call("linalg/dgemm") && !some.may_call("fft/c2c"));
-        assert!(Origin::default().may_call("fft/c2c"));
+        assert!(Origin::default().may_call("fft/c2c") && Origin::default().may_call("python/run"));
+        // Code of a program's own is a right that has to be given.
+        let all = Origin { functions: vec![Pattern::all()], ..Origin::default() };
+        assert!(all.may_call("fft/c2c") && !all.may_call("python/run"));
+        assert!(Origin { is_administrator: true, ..all.clone() }.may_call("python/run"));
+        assert!(Origin { is_functions: true, ..all }.may_call("python/run"));
+        assert!(!Origin { is_administrator: true, ..some }.may_call("python/run"));
     }
 
     #[test]

@@ -17,6 +17,11 @@ impl Pattern {
         Pattern("*".into())
     }
 
+    /// The functions that run code of the program.
+    pub fn of_code() -> Pattern {
+        Pattern("python/*".into())
+    }
+
     /// True if the pattern includes a function, `module/function`.
     pub fn matches(&self, function: &str) -> bool {
         let mut parts = self.0.split('*');

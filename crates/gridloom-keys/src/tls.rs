@@ -81,7 +81,7 @@ pub fn refusal_in_words(error: &Error) -> Option<String> {
              dates; renew it with 'gridloom keys renew', or {clocks}"
         ),
         Error::AlertReceived(AlertDescription::CertificateRevoked) => {
-            format!("{REVOKED}the peer no longer accepts this side's; ask the administrator of the grid")
+            format!("{REVOKED}the peer no longer accepts this side's")
         }
         Error::AlertReceived(AlertDescription::UnknownCA) => {
             "the peer belongs to another grid than this side's certificate; 'gridloom keys list' on both machines shows \

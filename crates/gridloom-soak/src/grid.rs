@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, Meta, NodeId, PartSizes, SplitMix64, Time};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, Origin, PartSizes, SplitMix64, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
@@ -115,6 +115,7 @@ impl SoakGrid {
             }) as BoxedMachine
         };
         let node = sim.add_machine(HostId(CLIENT_HOST + CLIENTS_MAX as u32 - 1), Role::Client, "insider", 1, make);
+        sim.set_origin(node, Origin { user: "mallory".into(), ..Origin::default() });
         ledger.malicious_clients.insert(node);
         let meta = Meta::array(Dtype::Float64, &[elements]);
         let own = (0..OWN_COUNT).map(|number| DatumId { client: node, serial: OWN_FROM + number });

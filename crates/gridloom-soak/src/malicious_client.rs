@@ -1,7 +1,7 @@
 //! A malicious client with keys of the grid: it sends messages that no client sends, impersonates others, and fills stores.
 //!
-//! It does not do what it is allowed to do: read data whose names it knows, replace and delete names, or end calls
-//! like an operator of the grid. It learns shared data by listing names.
+//! It belongs to another user than the other clients, and is not allowed to end their calls, or to replace or delete their
+//! names. It does not do what it is allowed to do: read data whose names it knows. It learns shared data by listing names.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use gridloom_base::{
 use gridloom_core::graph::{Argument, CallOptions, CopyLifetime, Output, Task, TaskKind};
 use gridloom_core::node::message::{
     CatalogAnswer, CatalogMessage, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, DataMessage,
-    DirectoryToAgent, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose, Registration,
-    ServerToCatalog, StoredVersion, Supply, TaskReport, TaskTimes, TaskToClient, TaskToServer,
+    DirectoryToAgent, DirectoryToServer, LinkMessage, LinkToAgent, MapRequest, MapToAgent, Message, Purpose,
+    Registration, ServerToCatalog, StoredVersion, Supply, TaskReport, TaskTimes, TaskToClient, TaskToServer,
 };
 use gridloom_core::node::{Effect, Input, Role, Timer};
 use gridloom_map::{MappingMethod, Outline, OutlineDatum, OutlineTask};
@@ -174,7 +174,7 @@ impl MaliciousClient {
     // ---- its messages
 
     fn message_to_server(&mut self) -> Message {
-        match self.below(19) {
+        match self.below(21) {
             0 => TaskToServer::Release { data: self.many(MaliciousClient::datum) }.into(),
             1 => TaskToServer::Cancel { tasks: self.many(MaliciousClient::task_id) }.into(),
             2 => TaskToServer::HasCopies { data: self.many(MaliciousClient::datum) }.into(),
@@ -215,6 +215,7 @@ impl MaliciousClient {
                 TaskToServer::Resupply { supplies: vec![self.supply(datum)] }.into()
             }
             16 => self.taking_part(),
+            17 | 18 => DirectoryToServer::EndTask { task: self.task_id() }.into(),
             _ => self.fill_store(),
         }
     }
@@ -318,7 +319,7 @@ impl MaliciousClient {
     fn say_to_agent(&mut self) -> Message {
         let odd = [0.0, -1.0, f64::NAN, f64::INFINITY, 1e-300][self.below(5) as usize];
         let to = self.node();
-        match self.below(16) {
+        match self.below(18) {
             0 => MapToAgent::GroupEnded { group: self.group() }.into(),
             1 => LinkToAgent::LinkMeasured { to, link: LinkEstimate { latency_s: odd, bandwidth: odd } }.into(),
             2 => LinkToAgent::LinkBroken { to }.into(),
@@ -350,6 +351,10 @@ impl MaliciousClient {
             }
             8 => DirectoryToAgent::ModelsReported { client: self.victim() }.into(),
             9..13 => self.invalid_names(),
+            13 | 14 => {
+                self.next += 1;
+                ClientToCatalog::Delete { request: self.next, name: self.named().name }.into()
+            }
             _ => self.slow_mapping(),
         }
     }

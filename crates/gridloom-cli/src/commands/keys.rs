@@ -71,6 +71,9 @@ pub struct RequestOptions {
     /// Functions that a server offers, or a client calls: patterns such as 'linalg/*', separated by commas
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', default_value = "*")]
     functions: Vec<Pattern>,
+    /// Also run functions of the program's own on servers ('python/*', which '*' does not include)
+    #[arg(long)]
+    run_code: bool,
     /// Replace a request that waits for approval
     #[arg(long)]
     replace: bool,
@@ -102,6 +105,9 @@ pub struct Approve {
     /// Functions to permit: patterns, separated by commas [default: the requested ones]
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     functions: Option<Vec<Pattern>>,
+    /// Also permit programs to run functions of their own on servers ('python/*', which '*' does not include)
+    #[arg(long)]
+    run_code: bool,
     /// Lifetime of the certificate
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
@@ -226,7 +232,7 @@ fn init(keys: &KeysFolder, options: &Init, now: UnixTime) -> Result<()> {
 
 fn request(keys: &KeysFolder, options: &RequestOptions, now: UnixTime) -> Result<()> {
     let name = options.name.clone().unwrap_or_else(|| default_name(options.role));
-    let functions = Patterns::new(options.functions.iter().cloned())?;
+    let functions = Patterns::new(with_code(&options.functions, options.run_code))?;
     let folder = keys.grid(&options.grid)?;
     let made = folder.request(options.role, &name, &functions, options.replace, now)?;
     print_text(&made.to_pem())
@@ -240,10 +246,9 @@ fn approve(keys: &KeysFolder, options: &Approve, now: UnixTime) -> Result<()> {
     };
     let asked = request.identity();
     let (role, name) = (options.role.unwrap_or(asked.role()), options.name.as_deref().unwrap_or(asked.name()));
-    let functions = match &options.functions {
-        Some(functions) => Patterns::new(functions.iter().cloned())?,
-        None => request.functions().clone(),
-    };
+    let requested = || request.functions().iter().cloned().collect();
+    let functions: Vec<Pattern> = options.functions.clone().unwrap_or_else(requested);
+    let functions = Patterns::new(with_code(&functions, options.run_code))?;
     let lifetime = Duration::from_secs(u64::from(options.days) * DAY.as_secs());
     let grant = Grant { identity: Identity::new(asked.grid(), role, name)?, functions, lifetime };
     let fingerprint = request.fingerprint();
@@ -506,6 +511,11 @@ pub fn parse_grid(text: &str) -> Result<String, String> {
 
 /// Maximum size of a request or certificate that is read.
 const SENT_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns the patterns, with the one for programs that run functions of their own.
+fn with_code(functions: &[Pattern], has_code: bool) -> Vec<Pattern> {
+    functions.iter().cloned().chain(has_code.then(Pattern::of_code)).collect()
+}
 
 /// Parses the role of a request. Servers issue the certificates of functions themselves.
 fn parse_role(text: &str) -> Result<Role, String> {

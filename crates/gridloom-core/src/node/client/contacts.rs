@@ -94,7 +94,7 @@ impl Contacts {
         self.expected_until = self.expected_until.max(now + RECONNECT_NS_MAX);
     }
 
-    /// True if the certificate of this client or of the agent has been revoked: the agent is not dialled again.
+    /// True if the certificate of this client or of the agent has been revoked: no node is dialled again.
     pub(super) fn is_revoked(&self) -> bool {
         self.agent.is_none() && dial::is_revoked(&self.agent_fault)
     }
@@ -330,6 +330,9 @@ impl Contacts {
 
     /// Dials the servers whose connection was lost but that the agent still knows.
     pub(super) fn dial_lost(&mut self, out: &mut Vec<Effect>) {
+        if self.is_revoked() {
+            return;
+        }
         for (node, lost) in self.lost.iter_mut().filter(|(_, lost)| !lost.was_absent && !lost.is_dialled) {
             if let Some(address) = self.addresses.get(node).filter(|address| !address.is_empty()) {
                 lost.is_dialled = true;
@@ -388,8 +391,12 @@ mod tests {
         assert!(!contacts.expects_nodes(Time(1)) && !contacts.is_revoked());
         contacts.agent_lost("certificate revoked: client 'anna'");
         // The servers close their connections, too.
+        contacts.learn_address(SERVER, "there:1".into());
         contacts.server_lost(Time(1), SERVER);
         assert!(!contacts.expects_nodes(Time(1)) && contacts.is_revoked());
+        out.clear();
+        contacts.dial_lost(&mut out);
+        assert_eq!(out, []);
         contacts.agent_up(Time(2), AGENT, Vec::new(), &mut out);
         assert!(!contacts.is_revoked());
         contacts.check();

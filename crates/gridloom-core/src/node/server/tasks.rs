@@ -543,7 +543,7 @@ fn not_permitted(Origin { user, functions, .. }: &Origin) -> String {
     };
     format!(
         "the certificate of '{user}' permits {permitted}; request one that permits this function with 'gridloom keys request', and \
-         have an administrator approve it"
+         have an administrator approve it ('*' does not include functions that a program sends: --run-code does)"
     )
 }
 
