@@ -179,10 +179,10 @@ fn a_lost_server_is_reported_and_no_other_takes_its_place() {
     let [first, second] = [stage.servers[0], stage.servers[1]];
     let held = stage.hold(1);
     stage.sim.kill(first);
-    let placed = stage.copy(first, CopyLifetime::Kept, held);
-    assert!(matches!(stage.end(placed), Err(TaskError::ServerLost { server, .. }) if server == "server-1"));
-    let placed = stage.copy(first, CopyLifetime::Kept, held);
-    assert!(matches!(stage.end(placed), Err(TaskError::NotMapped { .. })));
+    for _ in 0..2 {
+        let placed = stage.copy(first, CopyLifetime::Kept, held);
+        assert!(matches!(stage.end(placed), Err(TaskError::ServerLost { server, .. }) if server == "server-1"));
+    }
     assert!(!stage.has(second, held) && stage.get(held).is_ok());
 }
 
@@ -209,6 +209,60 @@ fn a_server_that_was_just_restarted_takes_copies() {
         let ended = stage.end(placed);
         assert_eq!(ended, Ok(()), "off for {off_ms} ms, {later_ms} ms later");
     }
+}
+
+/// A program places data on a server that its directory lists, while the server's host is restarted at random times.
+/// Earlier, the error was that the server was not in the grid if the client had noticed the loss of its connection before
+/// the directory changed.
+#[test]
+fn a_placement_on_a_listed_server_succeeds_or_reports_its_loss() {
+    for seed in 0..150 {
+        let mut random = SplitMix64::new(seed);
+        let mut stage = Stage::new();
+        let held = stage.hold(1);
+        let (mut at_ms, mut faults) = (100, String::new());
+        for _ in 0..3 {
+            at_ms += 200 + random.below(4_000);
+            faults += &format!("at {at_ms}ms off host-1\n");
+            at_ms += 50 + random.below(9_000);
+            faults += &format!("at {at_ms}ms on host-1\n");
+        }
+        let scenario = Scenario::parse(&faults, "faults").unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), stage.sim.now());
+        let end = stage.sim.now() + (at_ms + 10_000) * 1_000_000;
+        stage.sim.schedule(strikes);
+        let (mut listed, mut copies) = (Some(stage.servers[0]), 0);
+        while stage.sim.now() < end {
+            let until = stage.sim.now() + random.below(700) * 1_000_000;
+            while let Some(event) = stage.sim.next_event(stage.client, Some(until)) {
+                listed = server_1(&event).unwrap_or(listed);
+            }
+            let Some(server) = listed else { continue };
+            let placed = stage.copy(server, CopyLifetime::Kept, held);
+            let limit = stage.sim.now() + 120_000_000_000;
+            let outcome = loop {
+                let event = stage.sim.next_event(stage.client, Some(limit)).expect("the task has not ended");
+                listed = server_1(&event).unwrap_or(listed);
+                if let Event::TaskEnded { report, .. } = event
+                    && report.task == placed
+                {
+                    break report.outcome;
+                }
+            };
+            copies += u32::from(outcome.is_ok());
+            let is_lost =
+                |error: &TaskError| matches!(error, TaskError::ServerLost { server, .. } if server == "server-1");
+            assert!(outcome.as_ref().err().is_none_or(is_lost), "seed {seed}: {outcome:?}");
+        }
+        assert!(copies > 10, "seed {seed}: {copies} copies");
+    }
+}
+
+/// Returns the first server that a new directory lists, if it lists one; `None` for other events.
+fn server_1(event: &Event) -> Option<Option<NodeId>> {
+    let Event::Directory { grid, .. } = event else { return None };
+    let is_it = |server: &&ServerView| server.name == "server-1";
+    Some(grid.servers.iter().find(is_it).map(|server| server.node))
 }
 
 /// Returns the server that has replaced a former one of the same name, if the directory lists it.

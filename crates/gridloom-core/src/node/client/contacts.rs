@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::mapping::NOT_IN_GRID;
 use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
+use gridloom_base::dial::DISCONNECTED;
 use gridloom_base::limits::RECONNECT_NS_MAX;
 use gridloom_base::{DatumId, NodeId, Time, dial};
 
@@ -122,6 +124,12 @@ impl Contacts {
 
     pub(super) fn lost(&self) -> impl Iterator<Item = NodeId> {
         self.lost.keys().copied()
+    }
+
+    /// Returns the name of a server that the directory has listed, and why it cannot be used.
+    pub(super) fn why_missing(&self, server: NodeId) -> Option<(String, String)> {
+        let why = if self.is_lost(server) { DISCONNECTED } else { NOT_IN_GRID };
+        self.names.get(&server).map(|name| (name.clone(), why.to_string()))
     }
 
     pub(super) fn name_of(&self, node: NodeId) -> String {

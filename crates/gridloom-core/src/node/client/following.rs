@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Client;
-use super::graph::{LostServer, TaskState};
+use super::graph::TaskState;
 use super::plans::Mapping;
 use crate::node::message::MapToAgent;
 use crate::node::protocol::Effect;
@@ -53,6 +53,11 @@ impl Client {
             if is_there && tasks.iter().all(|task| self.is_placement(*task)) {
                 self.place_later(now, id, tasks, placed, out);
             } else {
+                let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) =
+                    tasks.into_iter().partition(|task| self.is_placement(*task));
+                for task in placements {
+                    self.cannot_place(now, task, Some(placed.server), out);
+                }
                 self.request_map(now, id, tasks, out);
             }
             return;
@@ -116,13 +121,14 @@ impl Client {
     }
 
     /// Fails a task that could run only on one server, which is not available.
-    pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, out: &mut Vec<Effect>) {
+    pub(super) fn cannot_place(&mut self, now: Time, id: TaskId, server: Option<NodeId>, out: &mut Vec<Effect>) {
         let Some(run) = self.graph.task(id).filter(|run| run.is_unmapped()) else { return };
         let function = run.task().function_lost_with_server();
-        let error = match run.lost_with() {
-            Some(LostServer { name, why, .. }) => {
-                TaskError::ServerLost { function, server: name.clone(), why: why.clone(), is_bound: false }
-            }
+        let lost = run.lost_with().map(|lost| (lost.name.clone(), lost.why.clone()));
+        // The program may know the server from a directory that is older than its loss.
+        let lost = lost.or_else(|| self.contacts.why_missing(server?));
+        let error = match lost {
+            Some((server, why)) => TaskError::ServerLost { function, server, why, is_bound: false },
             None => TaskError::NotMapped { why: "the server for the data is not in the grid".into() },
         };
         self.fail_task(now, id, error, out);

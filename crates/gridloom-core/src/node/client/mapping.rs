@@ -95,7 +95,7 @@ impl Client {
     pub(super) fn request_map(&mut self, now: Time, group: GroupId, tasks: Vec<TaskId>, out: &mut Vec<Effect>) {
         let (placements, tasks): (Vec<TaskId>, Vec<TaskId>) = tasks.into_iter().partition(|id| self.is_placement(*id));
         for id in placements {
-            self.cannot_place(now, id, out);
+            self.cannot_place(now, id, None, out);
         }
         self.plans.request(group, tasks);
         self.try_map(now, group, out);
