@@ -50,7 +50,7 @@ use gridloom_perf::FunctionModel;
 use learning::{Learning, LearningUpdate};
 use links::Links;
 use objects::Objects;
-use outputs::Outputs;
+use outputs::{Outputs, Reader};
 use pauses::Pauses;
 use programs::Programs;
 use registration::RegistrationState;
@@ -293,11 +293,14 @@ impl Server {
                 let status = self.status(now);
                 send(out, from, DirectoryToClient::Status { status });
             }
-            DirectoryToServer::GetOutput(query) => match self.outputs.query(from, query) {
-                Ok(Some(output)) => send(out, from, DirectoryToClient::Output(output)),
-                Ok(None) => {}
-                Err(()) => reject_message(from, out),
-            },
+            DirectoryToServer::GetOutput(query) => {
+                let Some(origin) = self.programs.origin(from) else { return reject_message(from, out) };
+                match self.outputs.query(from, Reader::of(origin), query) {
+                    Ok(Some(output)) => send(out, from, DirectoryToClient::Output(output)),
+                    Ok(None) => {}
+                    Err(()) => reject_message(from, out),
+                }
+            }
             DirectoryToServer::EndTask { task } => {
                 let answer = self.end_task(now, from, task, out);
                 send(out, from, DirectoryToClient::EndTaskAnswered { task, answer });

@@ -10,7 +10,7 @@ use crate::node::message::{OutputLine, OutputPage, OutputQuery, short_name};
 use gridloom_base::limits::{
     NAME_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_BYTES_PER_CALL, OUTPUT_BYTES_PER_MESSAGE, OUTPUT_LINE_BYTES,
 };
-use gridloom_base::{NodeId, Program, TaskId, Time};
+use gridloom_base::{NodeId, Origin, Program, TaskId, Time};
 
 /// The printed lines and the pending queries. See the module.
 #[derive(Debug, Default)]
@@ -24,7 +24,31 @@ pub(super) struct Outputs {
     last: u64,
     /// The greatest number of an evicted line.
     last_evicted: u64,
-    pending_queries: BTreeMap<NodeId, OutputQuery>,
+    pending_queries: BTreeMap<NodeId, (OutputQuery, Reader)>,
+}
+
+/// Whose lines a client may read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Reader {
+    /// Those of the programs of this user.
+    User(String),
+    All,
+}
+
+impl Reader {
+    pub(super) fn of(origin: &Origin) -> Reader {
+        match origin.is_administrator || origin.is_functions {
+            true => Reader::All,
+            false => Reader::User(origin.user.clone()),
+        }
+    }
+
+    fn may_read(&self, call: &Call) -> bool {
+        match self {
+            Reader::User(user) => call.program.as_ref().is_some_and(|program| program.user == *user),
+            Reader::All => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -123,13 +147,18 @@ impl Outputs {
     }
 
     /// Answers a client's query, or keeps it until there is a line. Returns `Err` for a query that no correct client sends.
-    pub(super) fn query(&mut self, client: NodeId, query: OutputQuery) -> Result<Option<OutputPage>, ()> {
+    pub(super) fn query(
+        &mut self,
+        client: NodeId,
+        reader: Reader,
+        query: OutputQuery,
+    ) -> Result<Option<OutputPage>, ()> {
         if query.function.as_ref().is_some_and(|function| function.len() > NAME_BYTES_MAX) {
             return Err(());
         }
-        let output = self.output(&query);
+        let output = self.output(&query, &reader);
         if query.wait && output.lines.is_empty() {
-            self.pending_queries.insert(client, OutputQuery { after: output.after, ..query });
+            self.pending_queries.insert(client, (OutputQuery { after: output.after, ..query }, reader));
             return Ok(None);
         }
         self.pending_queries.remove(&client);
@@ -140,8 +169,8 @@ impl Outputs {
     pub(super) fn take_answers(&mut self) -> Vec<(NodeId, OutputPage)> {
         let waiting = std::mem::take(&mut self.pending_queries);
         let mut answers = Vec::new();
-        for (client, query) in waiting {
-            if let Ok(Some(output)) = self.query(client, query) {
+        for (client, (query, reader)) in waiting {
+            if let Ok(Some(output)) = self.query(client, reader, query) {
                 answers.push((client, output));
             }
         }
@@ -152,10 +181,12 @@ impl Outputs {
         self.pending_queries.remove(&peer);
     }
 
-    fn output(&self, query: &OutputQuery) -> OutputPage {
+    fn output(&self, query: &OutputQuery, reader: &Reader) -> OutputPage {
         let is_asked = |line: &Line| {
+            let call = &self.calls[&line.call];
             query.call.is_none_or(|call| line.call == call)
-                && query.function.as_ref().is_none_or(|name| is_named(&self.calls[&line.call].function, name))
+                && query.function.as_ref().is_none_or(|name| is_named(&call.function, name))
+                && reader.may_read(call)
         };
         let later = self.lines.range(query.after.saturating_add(1)..).rev().filter(|(_, line)| is_asked(line));
         let mut asked: Vec<(&u64, &Line)> = later.take(usize::try_from(query.last).unwrap_or(usize::MAX)).collect();
@@ -223,7 +254,7 @@ mod tests {
     #[track_caller]
     fn query(outputs: &mut Outputs, query: OutputQuery) -> OutputPage {
         assert_eq!(outputs.check(), Ok(()));
-        outputs.query(CLIENT, query).unwrap().expect("it does not wait")
+        outputs.query(CLIENT, Reader::All, query).unwrap().expect("it does not wait")
     }
 
     #[test]
@@ -246,7 +277,7 @@ mod tests {
         assert_eq!(texts(&query(&mut outputs, OutputQuery { last: 2, ..all() })), ["begun", "odd"]);
         let none = query(&mut outputs, OutputQuery { last: 0, ..all() });
         assert_eq!((texts(&none), none.after), (vec![], 5));
-        assert!(outputs.query(CLIENT, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
+        assert!(outputs.query(CLIENT, Reader::All, OutputQuery { function: Some("x".repeat(256)), ..all() }).is_err());
     }
 
     #[test]
@@ -308,18 +339,38 @@ mod tests {
     fn a_client_waits_for_the_next_line_that_it_asks_for() {
         let mut outputs = Outputs::default();
         let query = OutputQuery { function: Some("g".into()), wait: true, ..all() };
-        assert_eq!(outputs.query(CLIENT, query.clone()), Ok(None));
+        assert_eq!(outputs.query(CLIENT, Reader::All, query.clone()), Ok(None));
         outputs.print(Time(2), call(1), ("m/f", None), false, "of another\n");
         assert_eq!(outputs.take_answers(), []);
         outputs.print(Time(3), call(2), ("m/g", None), false, "awaited\n");
         let answers = outputs.take_answers();
         assert_eq!((answers[0].0, texts(&answers[0].1), answers[0].1.after), (CLIENT, vec!["awaited"], 2));
         assert_eq!(outputs.take_answers(), []);
-        let output = outputs.query(CLIENT, query.clone()).unwrap().unwrap();
+        let output = outputs.query(CLIENT, Reader::All, query.clone()).unwrap().unwrap();
         assert_eq!(texts(&output), ["awaited"]);
-        assert_eq!(outputs.query(CLIENT, OutputQuery { after: output.after, ..query }), Ok(None));
+        assert_eq!(outputs.query(CLIENT, Reader::All, OutputQuery { after: output.after, ..query }), Ok(None));
         outputs.forget_peer(CLIENT);
         outputs.print(Time(5), call(2), ("m/g", None), false, "too late\n");
         assert_eq!(outputs.take_answers(), []);
+    }
+
+    #[test]
+    fn a_user_reads_the_lines_of_their_own_programs() {
+        let mut outputs = Outputs::default();
+        let user = |name: &str| Origin { user: name.into(), ..Origin::default() };
+        let (anna, bert) = (user("anna").program(NodeId(3), "train.py"), user("bert").program(NodeId(4), "sweep"));
+        outputs.print(Time(1), call(1), ("m/f", Some(&anna)), false, "of anna\n");
+        outputs.print(Time(2), call(2), ("m/f", Some(&bert)), false, "of bert\n");
+        outputs.print(Time(3), call(3), ("m/f", None), false, "of a program that is gone\n");
+        let mut read = |origin: Origin| outputs.query(CLIENT, Reader::of(&origin), all()).unwrap().unwrap();
+        assert_eq!(texts(&read(user("anna"))), ["of anna"]);
+        assert_eq!(read(user("anna")).after, 3, "what others printed later is not asked for again");
+        assert_eq!(read(Origin { is_administrator: true, ..user("carol") }).lines.len(), 3);
+        let waits = OutputQuery { after: 3, wait: true, ..all() };
+        assert_eq!(outputs.query(CLIENT, Reader::of(&user("anna")), waits), Ok(None));
+        outputs.print(Time(4), call(2), ("m/f", Some(&bert)), false, "of bert, later\n");
+        assert_eq!(outputs.take_answers(), []);
+        outputs.print(Time(5), call(1), ("m/f", Some(&anna)), false, "of anna, later\n");
+        assert_eq!(texts(&outputs.take_answers()[0].1), ["of anna, later"]);
     }
 }
