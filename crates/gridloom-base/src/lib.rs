@@ -26,6 +26,7 @@ pub mod size;
 mod slice;
 mod stderr_line;
 pub mod time;
+mod truncated;
 pub mod value;
 
 pub use error::{RaisedCause, TaskError};
@@ -44,4 +45,5 @@ pub use pattern::Pattern;
 pub use random::SplitMix64;
 pub use slice::{SLICES, slice_bytes};
 pub use time::Time;
+pub use truncated::truncated;
 pub use value::{ByteOrder, Dtype, Meta, Order};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::{EscapedLine, NodeId, Pattern};
+use crate::{EscapedLine, NodeId, Pattern, truncated};
 
 /// The user of a node with their rights, as its certificate states them, and its host, as the node states it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ impl Origin {
 
     /// Returns the program with this name, for display.
     pub fn program(&self, client: NodeId, name: &str) -> Program {
-        let short = |text: &str| text[..text.floor_char_boundary(NAME_BYTES_MAX)].to_string();
+        let short = |text: &str| truncated(text, NAME_BYTES_MAX).to_string();
         Program { client, user: self.user.clone(), host: short(&self.host), name: short(name) }
     }
 }

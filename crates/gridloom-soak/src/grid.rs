@@ -81,7 +81,7 @@ impl SoakGrid {
                 later_clients.push((random.below(1_500_000_000), name, at));
             }
         }
-        let first_client = sim.add_client(HostId(CLIENT_HOST), "client-1");
+        let first_client = SoakGrid::add_client(&mut sim, HostId(CLIENT_HOST), "client-1");
         let all =
             |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == SERVERS as usize);
         while !sim.next_event(first_client, Some(Time::NEVER)).as_ref().is_some_and(all) {}
@@ -124,6 +124,13 @@ impl SoakGrid {
         for datum in all {
             sim.put(node, datum, meta.clone(), Some(array(-1.0, &meta).into()));
         }
+    }
+
+    /// Starts a client. It may also delete names of which an agent that has restarted does not know to whom they belong.
+    pub(crate) fn add_client(sim: &mut Simulation, host: HostId, name: &str) -> NodeId {
+        let client = sim.add_client(host, name);
+        sim.set_origin(client, Origin { user: "anna".into(), is_administrator: true, ..Origin::default() });
+        client
     }
 
     /// Iterates over the nodes of a role, including those that were killed.

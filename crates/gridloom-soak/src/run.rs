@@ -205,7 +205,7 @@ impl Run {
         if SoakGrid::running(&self.sim, Role::Agent).next().is_none() {
             return Ok(());
         }
-        let janitor = self.sim.add_client(HostId(AGENT_HOST), "janitor");
+        let janitor = SoakGrid::add_client(&mut self.sim, HostId(AGENT_HOST), "janitor");
         self.run_for(3 * HEARTBEAT_NS)?;
         for ask in 0.. {
             let list = NameCommand::List { prefix: String::new(), after: String::new() };
@@ -305,7 +305,7 @@ impl Run {
         let node: NodeId = if is_independent {
             self.sim.add_independent(host, &name, self.servers.clone())
         } else {
-            self.sim.add_client(host, &name)
+            SoakGrid::add_client(&mut self.sim, host, &name)
         };
         let player = WorkloadDriver::new(at, node, own, self.elements, self.hashes);
         self.drivers.push(if is_independent { player.waiting_for_servers(at) } else { player });

@@ -207,10 +207,15 @@ fn data_that_a_function_puts_belong_to_the_user_who_called_it() {
     assert_eq!(stage.put(function, made_by), Ok(CatalogAnswer::Put));
     assert_eq!(stage.owner(bert), "anna");
     assert_eq!(stage.delete(anna), Ok(CatalogAnswer::Deleted));
+    // The connection of the program may be lost meanwhile.
+    stage.sim.kill(anna);
+    stage.sim.advance(SECOND_NS);
+    assert_eq!(stage.put(function, made_by), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.owner(bert), "anna");
+    assert_eq!(stage.delete(function), Ok(CatalogAnswer::Deleted), "functions act for the programs that call them");
     // Other programs cannot put data in the name of somebody else.
     assert_eq!(stage.put(bert, made_by), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(anna), "bert");
-    assert_eq!(stage.delete(function), Ok(CatalogAnswer::Deleted), "functions act for the programs that call them");
+    assert_eq!(stage.owner(bert), "bert");
 }
 
 #[test]

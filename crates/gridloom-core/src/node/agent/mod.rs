@@ -21,6 +21,7 @@ mod backoff;
 mod batches;
 mod directory;
 mod explain;
+mod former_users;
 mod links;
 mod mapping;
 mod models;
@@ -48,6 +49,7 @@ use crate::node::message::{
 use crate::node::protocol::{Effect, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
+use former_users::FormerUsers;
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Level, Machine, NodeId, Origin, Program, Time};
@@ -95,6 +97,7 @@ pub struct Agent {
     plans: Plans,
     names: Names,
     program_waits: ReportedWaits,
+    former_users: FormerUsers,
 }
 
 impl Agent {
@@ -111,6 +114,7 @@ impl Agent {
             requests: Requests::default(),
             plans: Plans::default(),
             program_waits: ReportedWaits::default(),
+            former_users: FormerUsers::default(),
         }
     }
 
@@ -375,8 +379,8 @@ impl Agent {
 
     /// Returns the part that manages shared data, and the facts that it needs.
     fn names(&mut self, now: Time) -> (&mut Names, GridFacts<'_>) {
-        let Agent { names, registry, links, members, .. } = self;
-        (names, GridFacts { now, servers: registry, links: links.models(), members })
+        let Agent { names, registry, links, members, former_users, .. } = self;
+        (names, GridFacts { now, servers: registry, links: links.models(), members, former_users })
     }
 
     fn on_client_of_catalog(&mut self, now: Time, client: NodeId, message: ClientToCatalog, out: &mut Vec<Effect>) {
@@ -465,7 +469,9 @@ impl Agent {
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        self.members.remove(node);
+        if let Some(PeerInfo { role: Role::Client, origin, .. }) = self.members.remove(node).map(|peer| peer.data) {
+            self.former_users.add(node, origin.user);
+        }
         self.links.node_lost(now, &self.registry, node, out);
         self.directory.forget(node);
         self.requests.forget_client(node, out);

@@ -15,7 +15,7 @@ use crate::node::message::{Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::{KEEPERS_TRIED_MAX, REFUSAL_BYTES_MAX};
-use gridloom_base::{DatumId, Fnv, Level, Meta, NameError, NamedDatum, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, Fnv, Level, Meta, NameError, NamedDatum, NodeId, TaskError, TaskId, truncated};
 
 /// Divisor for the part of a server's store that shared data may take. The rest is for calls, which could not run otherwise.
 const SHARED_DIVISOR: u64 = 2;
@@ -45,8 +45,7 @@ pub(super) struct PutRequest {
 
 /// Returns a server's or client's reason why a server could not keep a datum, truncated to [`REFUSAL_BYTES_MAX`].
 pub(super) fn refusal(why: &str) -> String {
-    let end = (0..=why.len().min(REFUSAL_BYTES_MAX)).rev().find(|end| why.is_char_boundary(*end));
-    why[..end.unwrap_or(0)].to_string()
+    truncated(why, REFUSAL_BYTES_MAX).to_string()
 }
 
 /// A server that may keep a version. Better servers compare greater.

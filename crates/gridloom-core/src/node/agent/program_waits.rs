@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::node::message::ProgramWaits;
 use gridloom_base::limits::{TASKS_PER_MESSAGE, WAIT_TEXT_BYTES_MAX, WAITS_PER_PROGRAM_MAX};
-use gridloom_base::{NodeId, Program, Time};
+use gridloom_base::{NodeId, Program, Time, truncated};
 
 #[derive(Debug, Default)]
 pub(super) struct ReportedWaits {
@@ -17,8 +17,7 @@ impl ReportedWaits {
     pub(super) fn report(&mut self, now: Time, client: NodeId, waited_ns: u64, mut waits: Vec<String>) {
         waits.truncate(WAITS_PER_PROGRAM_MAX);
         for text in &mut waits {
-            let end = (0..=text.len().min(WAIT_TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
-            text.truncate(end.unwrap_or(0));
+            text.truncate(truncated(text, WAIT_TEXT_BYTES_MAX).len());
         }
         match waits.is_empty() {
             true => _ = self.waits.remove(&client),

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::batches::Batches;
+use super::former_users::FormerUsers;
 use super::registry::{Reach, Registry};
 use super::{PeerInfo, send};
 use crate::data::{Batch, Candidate, Catalog, DatumTransfers, Reader, SLICED_BYTES_MIN, Source};
@@ -31,6 +32,7 @@ pub(super) struct GridFacts<'a> {
     pub(super) servers: &'a Registry,
     pub(super) links: &'a Links<String>,
     pub(super) members: &'a Members<PeerInfo>,
+    pub(super) former_users: &'a FormerUsers,
 }
 
 impl<'a> GridFacts<'a> {
@@ -41,7 +43,8 @@ impl<'a> GridFacts<'a> {
 
     /// Returns the user who owns a datum that a client puts: for a function, the user of the program that called it.
     pub(super) fn owner_of_put(self, client: NodeId, made_by: Option<&PutOrigin>) -> &'a str {
-        let user = |client| self.origin(client).map(|origin| origin.user.as_str());
+        let connected = |client| self.origin(client).map(|origin| origin.user.as_str());
+        let user = |client| connected(client).or_else(|| self.former_users.get(client));
         let is_functions = self.origin(client).is_some_and(|origin| origin.is_functions);
         let caller = made_by.filter(|_| is_functions).and_then(|origin| user(origin.task.client));
         caller.or_else(|| user(client)).unwrap_or("")
