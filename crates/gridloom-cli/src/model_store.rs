@@ -282,7 +282,8 @@ mod tests {
         assert_eq!((kept.models().len(), said), (0, None));
         kept.record("m/f".into(), model());
         assert_eq!(kept.write(), None);
-        let text = std::fs::read_to_string(folder.join(format!("{}.json", file_stem("a/b")))).unwrap();
+        let file = folder.join(format!("{}.json", file_stem("a/b")));
+        let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(crate::key_paths::key_paths(&text), include_str!("../tests/formats/models.keys"));
         let (again, said) = ModelStore::open(&folder, "a/b", &signatures("2*n"), 1.0);
         assert_eq!((again.models().get("m/f"), said), (Some(&model()), None));
@@ -291,7 +292,6 @@ mod tests {
         assert!(other.models().is_empty(), "another complexity");
         other.record("m/f".into(), FunctionModel::default());
         other.write();
-        let file = folder.join("a_b.json");
         let text = std::fs::read_to_string(&file).unwrap();
         let processors = |number: usize| format!("\"processors\": {number}");
         std::fs::write(&file, text.replace(&processors(other.processors), &processors(7777))).unwrap();
