@@ -92,7 +92,7 @@ fn calls_are_listed_and_cancelled() {
 fn users_see_whose_calls_and_data_there_are_and_change_only_their_own() {
     let grid = Grid::start();
     let _one = serve(&grid);
-    let (bert, dora) = (admit_user("bert", "*"), admit_user("dora", "linalg/*"));
+    let (erik, fay) = (admit_user("erik", "*"), admit_user("fay", "linalg/*"));
     let of = |keys: &std::path::Path, arguments: &[&str]| {
         let mut command = grid.command(arguments);
         command.env("GRIDLOOM_KEYS", keys).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -100,26 +100,26 @@ fn users_see_whose_calls_and_data_there_are_and_change_only_their_own() {
     };
     let own = nap(&grid);
     let owned = calls(&grid, 1).remove(0);
-    let berts = of(&bert, &["call", "os/nap", "600"]).spawn().unwrap();
+    let eriks = of(&erik, &["call", "os/nap", "600"]).spawn().unwrap();
     let both = calls(&grid, 2);
-    let berts_call = both.iter().find(|call| call["user"] == "bert").unwrap();
-    assert_eq!((&berts_call["program"], &berts_call["host"]), (&"gridloom".into(), &owned["host"]));
+    let eriks_call = both.iter().find(|call| call["user"] == "erik").unwrap();
+    assert_eq!((&eriks_call["program"], &eriks_call["host"]), (&"gridloom".into(), &owned["host"]));
     assert!(owned["host"].as_str().is_some_and(|host| !host.is_empty()), "{owned}");
-    let page = succeeds(of(&bert, &["calls", "--user", "bert"]));
-    assert!(page.contains("  bert: gridloom on ") && page.lines().count() == 2, "{page}");
+    let page = succeeds(of(&erik, &["calls", "--user", "erik"]));
+    assert!(page.contains("  erik: gridloom on ") && page.lines().count() == 2, "{page}");
 
-    let refused = of(&bert, &["cancel", owned["call"].as_str().unwrap()]).output().unwrap();
+    let refused = of(&erik, &["cancel", owned["call"].as_str().unwrap()]).output().unwrap();
     let text = String::from_utf8(refused.stdout).unwrap();
     let why =
-        format!("was not cancelled: the call belongs to '{}', and 'bert' is not", owned["user"].as_str().unwrap());
+        format!("was not cancelled: the call belongs to '{}', and 'erik' is not", owned["user"].as_str().unwrap());
     assert!(refused.status.code() == Some(1) && text.contains(&why), "{text}");
     assert_eq!(calls(&grid, 2).len(), 2);
-    assert_eq!(succeeds(of(&bert, &["cancel", "--user", "bert"])), "1 call cancelled\n");
-    assert!(error_of(berts).contains("the call was cancelled"));
+    assert_eq!(succeeds(of(&erik, &["cancel", "--user", "erik"])), "1 call cancelled\n");
+    assert!(error_of(eriks).contains("the call was cancelled"));
     assert_eq!(succeeds(grid.command(&["cancel", "--all"])), "1 call cancelled\n");
     assert!(error_of(own).contains("the call was cancelled"));
 
-    let denied = of(&dora, &["call", "os/nap", "0"]).output().unwrap();
+    let denied = of(&fay, &["call", "os/nap", "0"]).output().unwrap();
     let text = String::from_utf8(denied.stderr).unwrap();
-    assert!(!denied.status.success() && text.contains("the certificate of 'dora' permits linalg/*;"), "{text}");
+    assert!(!denied.status.success() && text.contains("the certificate of 'fay' permits linalg/*;"), "{text}");
 }

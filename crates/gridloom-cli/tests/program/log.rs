@@ -23,7 +23,8 @@ fn log_of_two_calls((server, address, log): (Running, String, Log)) -> Vec<Strin
     assert_eq!(succeeds(call(&["cli/plus", "1", "1"])), "sum = 2.0\n");
     assert_eq!(status_and_stderr(call(&["cli/abort_now", "1"])).0, 1);
     assert!(server.close_input().success());
-    log.map(Result::unwrap).collect()
+    // A server warns that its functions can read the authority's key, if another test has admitted a user.
+    log.map(Result::unwrap).filter(|line| !line.contains("gridloom.keys: functions run as a user who")).collect()
 }
 
 fn number_of(lines: &[String], text: &str) -> usize {

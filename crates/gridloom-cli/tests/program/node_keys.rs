@@ -487,7 +487,7 @@ fn session_and_server(open: &PublicFolder) -> [String; 2] {
         format!("run:{program} servers >/dev/null 2>&1"),
         format!(
             "run:GRIDLOOM_KEYS=$GRIDLOOM_FUNCTION_KEYS {program} serve --grid tests --no-functions --models none 2>&1 | \
-             grep -q \"is for the client 'functions of looking'.* this is to be the server\""
+             grep -q \"is for the functions of the server 'looking'.* this is to be the server\""
         ),
     ]
 }

@@ -46,7 +46,7 @@ pub fn make_grid(keys: &Path, name: &str) {
 
 /// Admits a user to the grid of the tests and returns the folder of their keys. The user may call functions with these patterns.
 pub fn admit_user(name: &str, functions: &str) -> PathBuf {
-    let own = keys().join(format!("user-{name}"));
+    let own = folder("users").join(format!("{}-{name}", std::process::id()));
     let theirs = |arguments: &[&str]| {
         let mut command = gridloom(arguments);
         command.env("GRIDLOOM_KEYS", &own);
