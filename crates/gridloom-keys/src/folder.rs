@@ -422,7 +422,7 @@ impl GridFolder {
         Ok(membership)
     }
 
-    /// Returns what changes whenever the own certificate or the revocations are replaced, without reading them.
+    /// Returns the versions of the certificate and revocation files from their metadata, without reading the files.
     pub fn versions(&self) -> FileVersions {
         FileVersions([OWN, REVOKED].map(|name| {
             let status = fs::metadata(self.path.join(name)).ok()?;

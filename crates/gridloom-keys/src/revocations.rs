@@ -31,7 +31,7 @@ pub struct Revocation {
     pub revoked: Revoked,
     pub at: UnixTime,
     pub reason: String,
-    /// Signature of the authority. A file of the user may have revocations without.
+    /// Signature of the authority. Revocations in a file of the user may have none.
     pub(crate) signature: Option<Signature>,
 }
 

@@ -15,7 +15,7 @@ use crate::pem;
 use crate::refusal::{GridMismatch, Refusal};
 use crate::revocations::{Revocation, Revocations};
 
-/// The authority of a grid as its members know it, and the revocations, which only become more.
+/// The authority of a grid as its members know it, and the revocations, which are never removed.
 #[derive(Debug)]
 pub struct Trust {
     grid: String,

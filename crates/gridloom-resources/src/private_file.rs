@@ -109,7 +109,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// If this user cannot give it to the group.
 pub fn open_to_group(path: &Path, group: u32, mode: u32) -> io::Result<()> {
-    // First the group: until then, the mode would be that of another group.
+    // The group is set first. Otherwise another group would have access until it is set.
     chown(path, None, Some(group))?;
     fs::set_permissions(path, Permissions::from_mode(mode))
 }

@@ -126,7 +126,7 @@ impl SoakGrid {
         }
     }
 
-    /// Starts a client. It may also delete names of which an agent that has restarted does not know to whom they belong.
+    /// Starts a client. It may also delete names whose owners a restarted agent does not know.
     pub(crate) fn add_client(sim: &mut Simulation, host: HostId, name: &str) -> NodeId {
         let client = sim.add_client(host, name);
         sim.set_origin(client, Origin { user: "anna".into(), is_administrator: true, ..Origin::default() });

@@ -1,5 +1,6 @@
 //! `gridloom keys`.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,7 +72,7 @@ pub struct RequestOptions {
     /// Functions that a server offers, or a client calls: patterns such as 'linalg/*', separated by commas
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', default_value = "*")]
     functions: Vec<Pattern>,
-    /// Also run functions of the program's own on servers ('python/*', which '*' does not include)
+    /// Also run the program's own functions on servers ('python/*', which '*' does not include)
     #[arg(long)]
     run_code: bool,
     /// Replace a request that waits for approval
@@ -105,7 +106,7 @@ pub struct Approve {
     /// Functions to permit: patterns, separated by commas [default: the requested ones]
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     functions: Option<Vec<Pattern>>,
-    /// Also permit programs to run functions of their own on servers ('python/*', which '*' does not include)
+    /// Also permit programs to run their own functions on servers ('python/*', which '*' does not include)
     #[arg(long)]
     run_code: bool,
     /// Lifetime of the certificate
@@ -359,6 +360,12 @@ fn revoke(keys: &KeysFolder, options: &Revoke, now: UnixTime) -> Result<()> {
             }
         }
     }
+    // The functions of a server have certificates of their own, which are not recorded.
+    for identity in servers_among(&revoked, &issued) {
+        let functions = Identity::new(folder.grid(), Role::Functions, identity.name())?;
+        unrecorded.push(functions.clone());
+        revoked.push(Revoked::Identity(functions));
+    }
     folder.revoke(&revoked, &options.reason, now)?;
     let now_revoked = folder.revocations()?;
     let all = issued.iter().filter(|record| record.revocation(&now_revoked).is_some_and(|found| found.at == now));
@@ -511,6 +518,17 @@ pub fn parse_grid(text: &str) -> Result<String, String> {
 
 /// Maximum size of a request or certificate that is read.
 const SENT_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns the servers among the holders of revoked certificates, each once.
+fn servers_among(revoked: &[Revoked], issued: &[Record]) -> BTreeSet<Identity> {
+    let holder = |one: &Revoked| match one {
+        Revoked::Identity(identity) => Some(identity.clone()),
+        Revoked::Certificate(serial) => {
+            issued.iter().find(|record| record.serial == *serial).map(|record| record.identity.clone())
+        }
+    };
+    revoked.iter().filter_map(holder).filter(|identity| identity.role() == Role::Server).collect()
+}
 
 /// Returns the patterns, with the one for programs that run functions of their own.
 fn with_code(functions: &[Pattern], has_code: bool) -> Vec<Pattern> {

@@ -1,4 +1,4 @@
-//! A queue of tasks in which users take turns, and the programs of one user among themselves: the task of the user, and
+//! A queue of tasks in which users take turns, and so do the programs of each user: the task of the user, and
 //! of that user's program, that has had the fewest turns is next. Among the tasks of one program it is the one with the lowest
 //! number. So a user gets no more turns by starting more programs.
 //!
@@ -27,7 +27,7 @@ type Position = (u64, u64);
 /// Members that take turns.
 #[derive(Clone, Debug)]
 struct Turns<K> {
-    /// For each member its position, and whether it is new: until its first turn, if it has joined others.
+    /// Position of each member, and whether it is new: it joined after others and has not had a turn yet.
     members: BTreeMap<K, (Position, bool)>,
     order: BTreeMap<Position, K>,
     /// Turns of members that have left but were served in this round.
@@ -153,6 +153,7 @@ impl FairQueue {
         programs.serve(&owner.program, stays);
         let stays = !programs.is_empty();
         self.users.serve(&owner.user, stays);
+        self.forget_idle(&owner.user, stays);
         true
     }
 
@@ -163,10 +164,19 @@ impl FairQueue {
         if !stays {
             programs.leave(&owner.program);
         }
-        if programs.is_empty() {
+        let stays = !programs.is_empty();
+        if !stays {
             self.users.leave(&owner.user);
         }
+        self.forget_idle(&owner.user, stays);
         true
+    }
+
+    /// Forgets the turns of a user's programs once none of them has a task: there is nobody left to whom they matter.
+    fn forget_idle(&mut self, user: &Arc<str>, has_tasks: bool) {
+        if !has_tasks {
+            self.programs.remove(user);
+        }
     }
 
     /// Removes a task. Returns whether its program has others; `None` if the task is not in the queue.
@@ -305,6 +315,20 @@ mod tests {
         assert_eq!(served[..10], [1, 2, 3, 4, 1, 5, 6, 7, 8, 1]);
         assert_eq!(served.iter().filter(|program| **program == 1).count(), 7, "{served:?}");
         assert!(is_forgotten(&queue), "programs that have left are forgotten");
+    }
+
+    /// Earlier, each program of a user who had one program at a time was remembered until the server was idle.
+    #[test]
+    fn programs_of_a_user_one_at_a_time_are_forgotten() {
+        let mut queue = FairQueue::default();
+        add(&mut queue, 1, 1..=1000);
+        for program in 101..200 {
+            add(&mut queue, program, [program]);
+            serve(&mut queue, 2);
+        }
+        let kept: usize = queue.programs.values().map(|turns| turns.served.len() + turns.members.len()).sum();
+        assert_eq!((kept, queue.programs.len()), (1, 1));
+        assert!(queue.users.served.len() <= 1);
     }
 
     #[test]

@@ -183,10 +183,14 @@ impl Core {
                         let is_with = self.revocations.is_with(hello.role);
                         self.streams.peer_up(link, *hello, pass, version);
                         if is_with {
-                            self.send_to_world(link.peer, &self.revocations.greeting());
+                            let greeting = self.revocations.greeting(link.peer);
+                            self.send_to_world(link.peer, &greeting);
                         }
                     }
-                    contacts::ConnectionUpdate::Down(link) => self.streams.peer_down(link),
+                    contacts::ConnectionUpdate::Down(link) => {
+                        self.revocations.forget(link.peer);
+                        self.streams.peer_down(link);
+                    }
                     contacts::ConnectionUpdate::Bulk(socket, hello, purpose) => {
                         self.streams.take_bulk(socket, *hello, purpose)
                     }
@@ -436,7 +440,7 @@ impl Core {
                     }
                 }
                 WorldMessage::RevocationsKnown { digest } => {
-                    let own = self.revocations.answer(digest);
+                    let own = self.revocations.answer(from, digest)?;
                     own.iter().for_each(|message| self.send_to_world(from, message));
                 }
                 WorldMessage::Revocations { lines } => self.revocations.add(&lines)?,

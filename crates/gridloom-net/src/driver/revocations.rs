@@ -11,13 +11,16 @@
 //! So a node need not see the file in which they are recorded. The authority has signed each of them, and a node without
 //! its key can pass them on, but cannot make one. It can withhold them from nodes that do not read the file.
 
+use std::collections::BTreeSet;
+
+use gridloom_base::NodeId;
 use gridloom_core::node::Role;
 use gridloom_keys::Revocations;
 
 use crate::identity::Credentials;
 use crate::transport::WorldMessage;
 
-/// Maximum size of the lines in one message. Verifying so many takes the receiver less than 100 ms.
+/// Maximum size of the lines in one message. The receiver verifies a message of this size in less than 100 ms.
 const MESSAGE_BYTES_MAX: usize = 128 << 10;
 
 /// A node's side of the exchange.
@@ -26,12 +29,14 @@ pub(super) struct RevocationExchange {
     credentials: Credentials,
     /// The revocations of the last [`RevocationExchange::take_new`].
     known: Revocations,
+    /// Peers whose greetings have not arrived yet. Each peer greets once, so that it cannot ask for the list without end.
+    awaited: BTreeSet<NodeId>,
 }
 
 impl RevocationExchange {
     pub(super) fn new(own_role: Role, credentials: Credentials) -> RevocationExchange {
         let known = credentials.signed_revocations();
-        RevocationExchange { own_role, credentials, known }
+        RevocationExchange { own_role, credentials, known, awaited: BTreeSet::new() }
     }
 
     /// Reports whether revocations are exchanged with a peer of that role.
@@ -40,14 +45,25 @@ impl RevocationExchange {
     }
 
     /// Returns the message to a peer that has connected.
-    pub(super) fn greeting(&self) -> WorldMessage {
+    pub(super) fn greeting(&mut self, peer: NodeId) -> WorldMessage {
+        self.awaited.insert(peer);
         WorldMessage::RevocationsKnown { digest: digest(&self.credentials.signed_revocations()) }
     }
 
+    pub(super) fn forget(&mut self, peer: NodeId) {
+        self.awaited.remove(&peer);
+    }
+
     /// Returns the answer to the greeting of a peer.
-    pub(super) fn answer(&self, known: [u8; 32]) -> Vec<WorldMessage> {
+    ///
+    /// # Errors
+    /// If the peer may not greet, or not again: its connection is then closed.
+    pub(super) fn answer(&mut self, peer: NodeId, known: [u8; 32]) -> Result<Vec<WorldMessage>, String> {
+        if !self.awaited.remove(&peer) {
+            return Err("it sent a greeting about revocations that was not expected".into());
+        }
         let own = self.credentials.signed_revocations();
-        if known == digest(&own) { Vec::new() } else { messages(&own) }
+        Ok(if known == digest(&own) { Vec::new() } else { messages(&own) })
     }
 
     /// Adds revocations that a peer has sent.
@@ -113,11 +129,27 @@ mod tests {
         })
     }
 
-    fn greet(from: &RevocationExchange, to: &RevocationExchange) -> Vec<WorldMessage> {
-        match from.greeting() {
-            WorldMessage::RevocationsKnown { digest } => to.answer(digest),
+    const PEER: NodeId = NodeId(7);
+
+    /// Connects two nodes. Returns the answer to the greeting of one of them.
+    fn greet(from: &mut RevocationExchange, to: &mut RevocationExchange) -> Vec<WorldMessage> {
+        let _ = to.greeting(PEER);
+        match from.greeting(PEER) {
+            WorldMessage::RevocationsKnown { digest } => to.answer(PEER, digest).unwrap(),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_peer_greets_once() {
+        let authority = Authority::new("lab", UnixTime::now()).unwrap();
+        let mut agent = exchange(&authority, Role::Agent);
+        assert!(agent.answer(PEER, [0; 32]).is_err());
+        let _ = agent.greeting(PEER);
+        assert!(agent.answer(PEER, [0; 32]).is_ok() && agent.answer(PEER, [0; 32]).is_err());
+        let _ = agent.greeting(PEER);
+        agent.forget(PEER);
+        assert!(agent.answer(PEER, [0; 32]).is_err());
     }
 
     #[test]
@@ -134,13 +166,13 @@ mod tests {
         let mut one = Revocations::default();
         one.add(authority.sign(revocation(&authority, "anna")).unwrap());
         server.credentials.add_signed_revocations(&one.to_text()).unwrap();
-        let (to_server, to_agent) = (greet(&server, &agent), greet(&agent, &server));
+        let (to_server, to_agent) = (greet(&mut server, &mut agent), greet(&mut agent, &mut server));
         assert!(to_server.len() > 1 && to_agent.len() == 1);
         deliver(to_server, &server).unwrap();
         deliver(to_agent, &agent).unwrap();
         let known = |one: &RevocationExchange| one.credentials.signed_revocations();
         assert!(known(&agent) == known(&server) && known(&agent).iter().count() == 601);
-        assert!(greet(&server, &agent).is_empty());
+        assert!(greet(&mut server, &mut agent).is_empty());
         assert!(!server.take_new().is_empty() && server.take_new().is_empty());
         assert!(!agent.take_new().is_empty() && agent.take_new().is_empty());
     }

@@ -30,7 +30,7 @@ use crate::threads::STACK_BYTES;
 /// Environment variable with the folder of the keys that a server has made for its functions.
 pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
 
-/// Interval at which a node looks whether the files of revocations and of its certificate have changed.
+/// Interval at which a node checks whether the files of revocations and of its certificate have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a node reads these files in any case, and renews its certificate if that is due.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
@@ -192,7 +192,7 @@ pub struct FunctionKeys {
 }
 
 impl FunctionKeys {
-    /// Replaces the keys from the middle of their life on, where the authority is. Returns whether it has done so.
+    /// Replaces the keys after half of their lifetime, if the authority is here. Returns whether it replaced them.
     ///
     /// # Errors
     /// If the files of the authority cannot be used any more.

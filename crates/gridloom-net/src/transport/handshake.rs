@@ -399,8 +399,14 @@ impl Handshake {
 /// Returns the user with this certificate, with their rights. `host` is the name that the node gives its machine.
 pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
     let (role, name) = (certificate.identity.role(), certificate.identity.name());
+    let user = match role {
+        CertifiedRole::Client | CertifiedRole::Administrator => name.to_string(),
+        // Not the same user as somebody with this name.
+        CertifiedRole::Agent | CertifiedRole::Server => format!("{role} {name}"),
+        CertifiedRole::Functions => format!("functions of {name}"),
+    };
     Origin {
-        user: if role == CertifiedRole::Functions { format!("functions of {name}") } else { name.into() },
+        user,
         is_administrator: role == CertifiedRole::Administrator,
         is_functions: role == CertifiedRole::Functions,
         functions: certificate.functions.iter().cloned().collect(),

@@ -50,6 +50,12 @@ impl Stage {
         client
     }
 
+    fn fault(&mut self, faults: &str) {
+        let scenario = Scenario::parse(faults, "faults").unwrap();
+        let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), self.sim.now());
+        self.sim.schedule(strikes);
+    }
+
     fn serial(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -185,11 +191,17 @@ fn shared_data_are_replaced_and_deleted_only_by_their_owner_and_by_administrator
         assert!(error.to_string().starts_with("'mesh' belongs to 'anna', and 'bert' can neither"), "{error}");
     }
     // A restarted agent learns the owner from the servers.
-    let restart = Scenario::parse("at 0s restart agent", "faults").unwrap();
-    let strikes = restart.strikes(&Default::default(), &mut SplitMix64::new(0), stage.sim.now());
-    stage.sim.schedule(strikes);
+    stage.fault("at 0s restart agent");
     stage.sim.advance(20 * SECOND_NS);
     assert!(matches!(stage.delete(bert), Err(NameError::NotOwner { .. })));
+    // While no server has the data, they still belong to somebody.
+    stage.sim.kill(stage.server);
+    stage.sim.advance(SECOND_NS);
+    for refused in [stage.delete(bert), stage.put(bert, None)] {
+        assert!(matches!(refused, Err(NameError::NotOwner { .. })), "{refused:?}");
+    }
+    stage.fault("at 0s restart server");
+    stage.sim.advance(20 * SECOND_NS);
     assert_eq!(stage.put(carol, None), Ok(CatalogAnswer::Put));
     assert_eq!(stage.owner(bert), "carol");
     assert!(matches!(stage.delete(anna), Err(NameError::NotOwner { .. })));

@@ -22,7 +22,7 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// Interval of the checks that the processes of the session's own grid still run.
 const OWN_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Time after which a program that connects is told what it waits for.
+/// Time after which a program that is connecting logs what it waits for.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
 /// Connects to the agent at `address` (`host:port`).

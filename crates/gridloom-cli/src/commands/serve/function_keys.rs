@@ -18,7 +18,7 @@ use super::super::{OwnFolder, end_on_signals};
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Writes the keys into a folder that exists as long as the server, and renews them where the authority is. Without keys,
-/// or if they cannot be written, functions cannot open sessions. A warning says so if they may need it.
+/// or if they cannot be written, functions cannot open sessions. If they may need to, a warning is logged.
 pub fn function_keys(
     keys: Option<FunctionKeys>,
     run_as: Option<&RunAs>,

@@ -143,6 +143,13 @@ impl Catalog {
         (!version.holders.is_empty()).then_some(&version.named)
     }
 
+    /// Returns the user to whom a name belongs, also while no server has its data, or while they are being put.
+    pub fn owner(&self, name: &str) -> Option<&str> {
+        let current = self.current.get(name).map(|datum| &self.versions[datum]);
+        let version = current.or_else(|| self.versions_of(name).find(|version| version.is_being_put()));
+        version.map(|version| version.named.owner.as_str())
+    }
+
     /// Removes and returns the queued updates.
     pub fn take_updates(&mut self) -> Vec<CatalogUpdate> {
         std::mem::take(&mut self.updates)

@@ -256,6 +256,9 @@ impl Names {
         wanted: PutRequest,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
+        if wanted.replaces {
+            self.check_owner(grid, question.client, name)?;
+        }
         match self.catalog.has_put(name, &wanted.content, wanted.replicas) {
             Ok(true) => return Ok(Some(CatalogAnswer::Put)),
             Err(error) if !wanted.replaces => return Err(error),
@@ -266,7 +269,8 @@ impl Names {
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        let broken_off = self.catalog.put_of_earlier_run(question, name, wanted.content.made_by);
+        let may_change = self.check_owner(grid, question.client, name).is_ok();
+        let broken_off = self.catalog.put_of_earlier_run(question, name, wanted.content.made_by).filter(|_| may_change);
         if let Some((former, _)) = broken_off.and_then(|datum| self.catalog.put_failed(datum)) {
             // If that run of the call still continues, this one has replaced it.
             let answer = Err(NameError::ContentDiffers { name: name.into() });
@@ -288,18 +292,18 @@ impl Names {
         Ok(None)
     }
 
-    /// Checks that a client may replace or delete the current version of a name, if there is one.
+    /// Checks that a client may replace or delete a name, if it exists or is being put.
     ///
     /// # Errors
     /// If it belongs to another user.
     fn check_owner(&self, grid: GridFacts<'_>, client: NodeId, name: &str) -> Result<(), NameError> {
-        let Some(NamedDatum { owner, .. }) = self.catalog.current(name) else { return Ok(()) };
+        let Some(owner) = self.catalog.owner(name) else { return Ok(()) };
         match grid.origin(client) {
-            Some(origin) if !origin.may_change(owner) => {
-                let (owner, user) = (owner.clone(), origin.user.clone());
-                Err(NameError::NotOwner { name: name.into(), owner, user })
+            Some(origin) if origin.may_change(owner) => Ok(()),
+            origin => {
+                let (name, owner) = (name.to_string(), owner.to_string());
+                Err(NameError::NotOwner { name, owner, user: origin.map_or_else(String::new, |by| by.user.clone()) })
             }
-            Some(_) | None => Ok(()),
         }
     }
 

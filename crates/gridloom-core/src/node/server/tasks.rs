@@ -377,7 +377,7 @@ impl Server {
         out: &mut Vec<Effect>,
     ) -> Result<(), String> {
         let entry = self.admission.get(id).ok_or("the call is not on this server; it may have ended")?;
-        let owner = self.programs.of(&entry.task).map_or("", |program| &program.user);
+        let owner = &*entry.owner.user;
         let by = self.programs.origin(operator);
         if !by.is_some_and(|by| by.may_change(owner)) {
             let user = by.map_or("", |by| &by.user);

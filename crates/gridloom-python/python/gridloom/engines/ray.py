@@ -114,7 +114,7 @@ class RayEngine:
             grpc.channel_ready_future(channel).result(timeout=limit)
         except grpc.FutureTimeoutError:
             raise ConnectError(
-                f"no session with the Ray cluster at {address}: no server of Ray's clients answers there within {limit:g} s; check the address "
+                f"no session with the Ray cluster at {address}: no Ray client server answers there within {limit:g} s; check the address "
                 "(port 10001 unless 'ray start' got --ray-client-server-port), or wait longer: gridloom.connect(..., timeout=SECONDS)"
             ) from None
         finally:
