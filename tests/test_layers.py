@@ -16,7 +16,7 @@ LAYERS = [
 RUST_API = ROOT / "crates" / "gridloom" / "src"
 #: The modules of the Rust API, in order as above.
 RUST_API_LAYERS = [
-    ("difference", "log", "chart"),
+    ("difference", "log", "chart", "program_name"),
     ("error",),
     ("text_file", "value"),
     ("plan", "offer", "trace"),

@@ -58,4 +58,4 @@ pub use revocations::{Revocation, Revocations, Revoked};
 pub use rustls_pki_types::{CertificateDer, UnixTime};
 pub use time::{DAY, HOUR, date};
 pub use tls::refusal_in_words;
-pub use trust::Trust;
+pub use trust::{Observer, Trust};

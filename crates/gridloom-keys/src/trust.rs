@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::{fmt, slice};
 
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
@@ -29,11 +29,12 @@ pub struct Trust {
     observers: Observers,
 }
 
-/// Called after each change of the revocations, and dropped when they return false.
+/// Called after each change of the revocations, as long as their owners exist.
 #[derive(Default)]
-struct Observers(Mutex<Vec<Observer>>);
+struct Observers(Mutex<Vec<Weak<Observer>>>);
 
-type Observer = Box<dyn Fn() -> bool + Send + Sync>;
+/// Called after each change of the revocations. It must not block.
+pub type Observer = dyn Fn() + Send + Sync;
 
 impl fmt::Debug for Observers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,7 +111,9 @@ impl Trust {
         *current = Arc::new(all);
         drop(current);
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.observers.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|observer| observer());
+        let observers: Vec<Arc<Observer>> =
+            self.observers.0.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+        observers.iter().for_each(|observer| observer());
         true
     }
 
@@ -140,10 +143,13 @@ impl Trust {
         }
     }
 
-    /// Calls `observer` after each change of the revocations, until it returns false. It must not block, and then
-    /// calls [`Trust::check_revoked`] for all live connections.
-    pub fn observe_revocations(&self, observer: impl Fn() -> bool + Send + Sync + 'static) {
-        self.observers.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(observer));
+    /// Calls `observer` after each change of the revocations, as long as it exists. It then calls [`Trust::check_revoked`] for all
+    /// live connections.
+    pub fn observe_revocations(&self, observer: &Arc<Observer>) {
+        let mut observers = self.observers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A program may open one session after another with these keys.
+        observers.retain(|one| one.strong_count() > 0);
+        observers.push(Arc::downgrade(observer));
     }
 
     pub fn revocations(&self) -> Arc<Revocations> {

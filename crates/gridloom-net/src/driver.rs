@@ -154,10 +154,11 @@ impl NetNode {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         let inbox = Arc::new(Inbox::new(Waker::new(&registry, WAKER)?));
-        let observer = Arc::downgrade(&inbox);
-        credentials.observe_revocations(move || {
-            observer.upgrade().map(|inbox| inbox.post(Notice::RevocationsChanged)).is_some()
-        });
+        let to_inbox = Arc::downgrade(&inbox);
+        let notify = move || {
+            to_inbox.upgrade().into_iter().for_each(|inbox| inbox.post(Notice::RevocationsChanged));
+        };
+        let revocations = |role| RevocationExchange::new(role, credentials.clone(), Arc::new(notify));
         let (listener, address) = listen(&config)?;
         raise_descriptor_limit();
         let mut listener = listener.map(Listener::new);
@@ -216,7 +217,7 @@ impl NetNode {
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
-            revocations: RevocationExchange::new(own.role, credentials.clone()),
+            revocations: revocations(own.role),
             durable: durable.transpose()?.unwrap_or_default(),
             files: files.transpose()?.unwrap_or_default(),
             contacts: Connections::new(

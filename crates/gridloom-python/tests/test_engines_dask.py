@@ -134,10 +134,13 @@ def test_a_link_between_busy_workers_is_taken_for_one_like_the_programs(cluster,
         raise asyncio.TimeoutError
 
     monkeypatch.setattr(dask_engine.DaskEngine, "_between", busy)
-    with distributed.Client(cluster, set_as_default=False) as client, gl.connect(client, functions=[half]) as grid:
-        measured = grid._cluster.measured
-        assert measured.direct_bytes_per_s == {tuple(sorted(measured.slots)): min(measured.client_bytes_per_s.values())}
-        assert grid.function(half)(3.0) == 1.5
+    with distributed.Client(cluster, set_as_default=False) as client:
+        # The test before may have ended a worker.
+        client.wait_for_workers(2, timeout=60)
+        with gl.connect(client, functions=[half]) as grid:
+            measured = grid._cluster.measured
+            assert measured.direct_bytes_per_s == {tuple(sorted(measured.slots)): min(measured.client_bytes_per_s.values())}
+            assert grid.function(half)(3.0) == 1.5
 
 
 def test_versions_that_were_not_tried_are_reported(cluster, monkeypatch):

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_lines_of_calls_that_have_ended_and_of_programs_that_have_gone(site):
     assert site.lines("-n", "3") == site.lines("--tail", "3") == site.lines()[-3:] and site.lines("-n", "0") == []
     _, text, _ = site.logs("--function", "speak", "--server", "one", "--lines", "1")
     call, time = spoken[-1]["call"], spoken[-1]["time"]
-    assert text[0].endswith(f"Z [speak@one {call}] begun") and text[0][:16] == time[:16]
+    assert re.search(rf"Z \[speak@one {call} [^:]+: python on [^ ]+\] begun$", text[0]) and text[0][:16] == time[:16]
 
 
 def test_missing_attributes_are_reported(site):

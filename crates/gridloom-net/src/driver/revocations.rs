@@ -12,10 +12,11 @@
 //! its key can pass them on, but cannot make one. It can withhold them from nodes that do not read the file.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use gridloom_base::NodeId;
 use gridloom_core::node::Role;
-use gridloom_keys::Revocations;
+use gridloom_keys::{Observer, Revocations};
 
 use crate::identity::Credentials;
 use crate::transport::WorldMessage;
@@ -31,12 +32,16 @@ pub(super) struct RevocationExchange {
     known: Revocations,
     /// Peers whose greetings have not arrived yet. Each peer greets once, so that it cannot ask for the list without end.
     awaited: BTreeSet<NodeId>,
+    /// Is called after changes as long as it is here.
+    _observer: Arc<Observer>,
 }
 
 impl RevocationExchange {
-    pub(super) fn new(own_role: Role, credentials: Credentials) -> RevocationExchange {
+    /// `observer` is called after each change of the revocations.
+    pub(super) fn new(own_role: Role, credentials: Credentials, observer: Arc<Observer>) -> RevocationExchange {
+        credentials.observe_revocations(&observer);
         let known = credentials.signed_revocations();
-        RevocationExchange { own_role, credentials, known, awaited: BTreeSet::new() }
+        RevocationExchange { own_role, credentials, known, awaited: BTreeSet::new(), _observer: observer }
     }
 
     /// Reports whether revocations are exchanged with a peer of that role.
@@ -113,7 +118,7 @@ mod tests {
         let grant = Grant::new(Identity::new(authority.grid(), certified, "a").unwrap());
         let bundle = authority.issue_bundle(&grant, UnixTime::now()).unwrap();
         let keys = Keys::from_pem(bundle.to_pem().as_bytes()).unwrap();
-        RevocationExchange::new(role, Credentials::new(keys).unwrap())
+        RevocationExchange::new(role, Credentials::new(keys).unwrap(), Arc::new(|| ()))
     }
 
     fn revocation(authority: &Authority, name: &str) -> Revocation {

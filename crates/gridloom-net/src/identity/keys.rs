@@ -18,7 +18,7 @@ use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
     Authority, Bundle, Certificate, CertificateDer, Fingerprint, Grant, GridFolder, Identity, KeysError, KeysFolder,
-    Membership, Memberships, Revocations, Role, UnixTime, chosen_grid,
+    Membership, Memberships, Observer, Revocations, Role, UnixTime, chosen_grid,
 };
 
 use serde::{Deserialize, Serialize};
@@ -450,9 +450,9 @@ impl Credentials {
             .map_err(|error| error.to_string())
     }
 
-    /// Calls `observer` after each change of the revocations, until it returns false.
-    pub(crate) fn observe_revocations(&self, observer: impl Fn() -> bool + Clone + Send + Sync + 'static) {
-        self.memberships.iter().for_each(|membership| membership.trust.observe_revocations(observer.clone()));
+    /// Calls `observer` after each change of the revocations, as long as it exists.
+    pub(crate) fn observe_revocations(&self, observer: &Arc<Observer>) {
+        self.memberships.iter().for_each(|membership| membership.trust.observe_revocations(observer));
     }
 
     /// Verifies the certificate of a peer. TLS verifies nothing if it resumes a session, and a certificate may have been
