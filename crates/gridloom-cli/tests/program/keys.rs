@@ -91,7 +91,7 @@ fn a_machine_is_admitted_to_a_grid_and_later_revoked() {
     assert!(succeeds(keys(&head, &["renew", "--days", "10"])).starts_with("renewed: administrator 'carol'"));
 
     let revoked = json(&head, &["revoke", "node 7", "--reason", "stolen", "--json"]);
-    assert_eq!(revoked["revoked"].as_array().unwrap().len(), 2, "{revoked}");
+    assert_eq!(revoked["revoked"].as_array().unwrap().len(), 3, "{revoked}");
     let listed = succeeds(keys(&head, &["list"]));
     assert_eq!(listed.matches("server 'node 7', functions fft/plan linalg/*, revoked at ").count(), 2, "{listed}");
     assert!(listed.contains(": stolen") && listed.contains("on this machine"), "{listed}");
@@ -168,7 +168,11 @@ fn errors_name_the_value_and_the_remedy() {
     }
     // Servers beside the authority issue their certificates themselves.
     let revoked = succeeds(keys(&head, &["revoke", "carol", "--role", "server"]));
-    assert_eq!(revoked, "revoked: server 'carol' of the grid 'lab', all certificates up to now\n");
+    assert_eq!(
+        revoked,
+        "revoked: server 'carol' of the grid 'lab', all certificates up to now\n\
+         revoked: functions of the server 'carol' of the grid 'lab', all certificates up to now\n"
+    );
     let waits = error(&node, &["request", "lab"]);
     assert!(waits.contains("waits for approval") && waits.contains("--replace"), "{waits}");
     succeeds(keys(&node, &["request", "lab", "--name", "alice", "--replace"]));
