@@ -14,7 +14,7 @@ pub struct Origin {
     pub user: String,
     /// An administrator may cancel the calls of other users.
     pub is_administrator: bool,
-    /// The node is a function that a server runs. It acts for the programs whose calls the server runs.
+    /// The node may be a function that a server runs. It acts for the programs whose calls the server runs.
     pub is_functions: bool,
     /// Functions that the user may call.
     pub functions: Vec<Pattern>,

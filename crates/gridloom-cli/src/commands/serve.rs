@@ -17,7 +17,7 @@ use gridloom_idl::{Body, Definition};
 use gridloom_keys::GRID_VARIABLE;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
-use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys};
+use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys, host_name};
 use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
@@ -518,11 +518,6 @@ fn announce(name: &str, address: &str, functions: &[String], json: bool) -> Resu
     }
     print_line(&format!("server {name} on {address} offers {}", count(functions.len(), "function")))?;
     functions.iter().try_for_each(|function| print_line(&format!("  {function}")))
-}
-
-fn host_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "server".into());
-    host.trim().to_string()
 }
 
 fn default_name() -> String {

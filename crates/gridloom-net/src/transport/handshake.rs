@@ -408,7 +408,8 @@ pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
     Origin {
         user,
         is_administrator: role == CertifiedRole::Administrator,
-        is_functions: role == CertifiedRole::Functions,
+        // Where the authority is on another machine, functions of a server have no other certificate than its own.
+        is_functions: matches!(role, CertifiedRole::Functions | CertifiedRole::Server | CertifiedRole::Agent),
         functions: certificate.functions.iter().cloned().collect(),
         host: host.into(),
     }

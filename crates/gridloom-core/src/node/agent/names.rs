@@ -19,7 +19,7 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::{
     DATUM_NAME_BYTES_MAX, KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE,
 };
-use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time, check_name};
+use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time, check_name, truncated};
 use gridloom_map::Outline;
 
 /// The agent's part that manages shared data.
@@ -649,11 +649,7 @@ fn limit(message: &mut ClientToCatalog) -> Result<(), NameError> {
         // The beginning of a name need not be a valid name. No name begins with a text that is longer than all names.
         ClientToCatalog::List { prefix, after, .. } => {
             for text in [prefix, after] {
-                let mut end = text.len().min(2 * DATUM_NAME_BYTES_MAX);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                text.truncate(end);
+                text.truncate(truncated(text, 2 * DATUM_NAME_BYTES_MAX).len());
             }
             Ok(())
         }
@@ -695,16 +691,7 @@ mod tests {
     fn with_three() -> Agent {
         let mut agent = agent();
         (2..=4).for_each(|node| register(&mut agent, node, &format!("host-{node}:1"), 1.0, 1.0));
-        let (name, address) = ("client".into(), String::new());
-        let up = Input::PeerUp {
-            peer: CLIENT,
-            role: Role::Client,
-            name,
-            origin: Origin::default(),
-            address,
-            version: VERSIONS.1,
-        };
-        agent.handle(Time(20), up, &mut Vec::new());
+        connect_client(&mut agent);
         agent
     }
 
@@ -733,19 +720,16 @@ mod tests {
         placed.expect("the client is assigned a server")
     }
 
+    fn connect_client(agent: &mut Agent) {
+        let (role, name, address, origin) = (Role::Client, "client".into(), String::new(), Origin::default());
+        let up = Input::PeerUp { peer: CLIENT, role, name, origin, address, version: VERSIONS.1 };
+        agent.handle(Time(20), up, &mut Vec::new());
+    }
+
     /// Returns an agent without servers to which a client is connected.
     fn agent_with_client() -> Agent {
         let mut agent = agent();
-        let (name, address) = ("client".into(), String::new());
-        let up = Input::PeerUp {
-            peer: CLIENT,
-            role: Role::Client,
-            name,
-            origin: Origin::default(),
-            address,
-            version: VERSIONS.1,
-        };
-        agent.handle(Time(20), up, &mut Vec::new());
+        connect_client(&mut agent);
         agent
     }
 

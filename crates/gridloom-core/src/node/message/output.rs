@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! client                                         server
-//!   | TellOutput (after 0) ------------------------>|
+//!   | GetOutput (after 0) ------------------------->|
 //!   |<----- Output (lines, after 310, there is more) |
-//!   | TellOutput (after 310) ---------------------->|
+//!   | GetOutput (after 310) ----------------------->|
 //!   |<----------------------- Output (lines, after 402) |
-//!   | TellOutput (after 402, waits) --------------->|   nothing yet
+//!   | GetOutput (after 402, waits) ---------------->|   nothing yet
 //!   |                                               |   a function prints
 //!   |<----------------------- Output (lines, after 403) |
 //! ```

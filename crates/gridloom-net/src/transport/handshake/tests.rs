@@ -36,6 +36,25 @@ fn answer_to(first: &[u8], shown: Result<Option<Certificate>, String>) -> Result
 }
 
 #[test]
+fn the_role_in_the_certificate_decides_what_a_user_may() {
+    let of = |role, name| origin_of(&certificate(role, name), "laptop");
+    let anna = of(CertifiedRole::Client, "anna");
+    assert_eq!((&*anna.user, &*anna.host, anna.is_administrator, anna.is_functions), ("anna", "laptop", false, false));
+    assert!(anna.may_call("m/f") && !anna.may_call("python/run") && !anna.may_change("bert"));
+    assert!(of(CertifiedRole::Administrator, "carol").is_administrator);
+    // A server or agent is not the user of its name, and its functions act for the programs that call them.
+    for (role, user) in [
+        (CertifiedRole::Functions, "functions of anna"),
+        (CertifiedRole::Server, "server anna"),
+        (CertifiedRole::Agent, "agent anna"),
+    ] {
+        let origin = of(role, "anna");
+        assert_eq!((&*origin.user, origin.is_functions), (user, true));
+        assert!(origin.may_call("python/run") && origin.may_change("bert"));
+    }
+}
+
+#[test]
 fn the_certificate_decides_who_a_node_is() {
     let of = credentials();
     let own = certificate(CertifiedRole::Client, "test");
