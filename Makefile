@@ -99,7 +99,7 @@ target/wheels/ready: target/release/gridloom $(RUST) $(VENV)/ready $(PYSOURCES)
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp --remove-destination target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom  # A grid may run from the old one.
 	rm -rf target/wheels
-	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
+	$(UTF8) $(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/wheels
 	@touch $@
 
 # Compiled a second time, with zig as the linker, which knows the C library's older versions. auditwheel looks at all that is inside.
@@ -111,7 +111,7 @@ wheel-portable: $(VENV)/portable
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp target/$(TARGET)/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom
 	rm -rf target/portable
-	$(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/portable --zig \
+	$(UTF8) $(BIN)/maturin build --release --locked -m $(PACKAGE)/Cargo.toml -i $(BIN)/python -o target/portable --zig \
 		--target $(TARGET) --compatibility manylinux_$(subst .,_,$(GLIBC))
 	$(BIN)/auditwheel show target/portable/*.whl | tee target/portable/audit.txt
 	grep -q 'platform tag: "manylinux_$(subst .,_,$(GLIBC))_' target/portable/audit.txt

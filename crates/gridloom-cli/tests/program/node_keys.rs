@@ -484,9 +484,9 @@ fn session_and_server(open: &PublicFolder) -> [String; 2] {
     let program = open.0.join("gridloom");
     let program = program.display();
     [
-        format!("run:{program} servers >/dev/null 2>&1"),
+        format!("run:'{program}' servers >/dev/null 2>&1"),
         format!(
-            "run:GRIDLOOM_KEYS=$GRIDLOOM_FUNCTION_KEYS {program} serve --grid tests --no-functions --models none 2>&1 | \
+            "run:GRIDLOOM_KEYS=$GRIDLOOM_FUNCTION_KEYS '{program}' serve --grid tests --no-functions --models none 2>&1 | \
              grep -q \"is for the functions of the server 'looking'.* this is to be the server\""
         ),
     ]
@@ -521,7 +521,7 @@ fn functions_do_not_read_the_memory_of_their_server() {
     assert_eq!((look("user"), look("proc:environ"), look("proc:maps"), look("proc:status")), (65534, 0, 0, 1));
     // They read their keys and do not change them.
     for command in ["rm -f", "chmod 777", "touch", "mv -t /tmp", "cp /bin/sh"] {
-        let command = format!("run:cd $GRIDLOOM_FUNCTION_KEYS/* && {command} own.key 2>/dev/null");
+        let command = format!("run:cd \"$GRIDLOOM_FUNCTION_KEYS\"/* && {command} own.key 2>/dev/null");
         assert_ne!(look(&command), 0, "{command}");
     }
     for command in
