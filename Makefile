@@ -14,6 +14,8 @@
 PYTHON ?= python3
 # Python cannot load packages from a folder whose path the locale cannot represent.
 UTF8 := LC_ALL=C.UTF-8 PYTHONUTF8=1
+# Where the path of this folder has other characters: pytest cannot pass such a path to its processes in the locale C.
+UTF8_PATH := $(if $(shell printf '%s' "$(CURDIR)" | LC_ALL=C tr -d '\40-\176'),$(UTF8))
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
@@ -164,7 +166,7 @@ test-python: python capi $(VENV)/tests
 	$(BIN)/python -m compileall -q $(PACKAGE)/python
 	rm -rf "$(KEYS)"
 	GRIDLOOM_KEYS="$(KEYS)" target/release/gridloom keys init tests
-	GRIDLOOM_KEYS="$(KEYS)" $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	GRIDLOOM_KEYS="$(KEYS)" $(UTF8_PATH) $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		$(PACKAGE)/tests tests
 
 PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \

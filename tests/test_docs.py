@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 import gridloom as gl
 import numpy as np
@@ -100,10 +101,13 @@ def test_the_page_on_engines_with_ray(tmp_path, monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's sockets are in its folder, and the path of a socket has at most 107 bytes.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, "ray_client_server_port": port})
+    head = {"include_dashboard": False, "ray_client_server_port": port, "temp_dir": folder}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         cluster.add_node()
         text = blocks("engines.md", "python")[0].replace("dask://scheduler:8786", f"ray://127.0.0.1:{port}")
@@ -111,6 +115,7 @@ def test_the_page_on_engines_with_ray(tmp_path, monkeypatch):
         done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     finally:
         cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
     assert done.stdout.startswith("(500, 500)\n2 calls on ") and "predicted" in done.stdout, done.stderr
 
 

@@ -37,7 +37,10 @@ pub use lines::each_line;
 pub use log::{Level, LogLevels};
 pub use machine::Machine;
 pub use method::{METHODS, Method, MethodEntry};
-pub use name::{NameError, NamedDatum, PutOrigin, check_name};
+pub use name::{
+    ALL_USERS, NameError, NamedDatum, PutOrigin, Readers, check_name, check_readers, full_name, name_for, namespace,
+    owner_of, plain_name,
+};
 pub use naming::{InvalidName, NameKind, is_identifier_character, is_identifier_start};
 pub use origin::{Origin, Program};
 pub use parts::PartSizes;

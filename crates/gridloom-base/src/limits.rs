@@ -113,6 +113,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const GRID_NAME_BYTES_MAX: usize = 64;
 /// Longest shared name of a datum, in bytes: enough for a path, and small compared with the rest of a message.
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
+/// Maximum number of users, stated one by one, with whom a name is shared.
+pub const READERS_MAX: usize = 64;
 /// Maximum number of shared data in the list of one agent, including versions that are still being read. An entry with a
 /// short name takes 1.2 kB of the agent's memory, so a full list takes 1.3 GB.
 pub const SHARED_DATA_MAX: usize = 1 << 20;

@@ -1,14 +1,24 @@
-//! Names of shared data: which texts are valid names, and why an operation on a name failed.
+//! Names of shared data: which texts are valid names, to whom they belong, and why an operation on a name failed.
+//!
+//! Each user has a *namespace*. A *full name*, `~anna/mesh`, states the user and the name in that user's namespace. A name
+//! without a user is in the namespace of the user who states it. In the name of the user, `%` and `/` are written as `%25` and `%2F`.
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::limits::READERS_MAX;
 use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId};
+
+/// The reader that stands for all users.
+pub const ALL_USERS: &str = "*";
 
 /// A version of a shared name.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NamedDatum {
     pub datum: DatumId,
+    /// Its full name. Clients get the name as they would state it, without their own user.
     pub name: String,
     /// Increases with each put of the name.
     pub version: u64,
@@ -21,8 +31,29 @@ pub struct NamedDatum {
     pub method: Method,
     /// The call that put it, if a function did.
     pub put_by: Option<PutOrigin>,
-    /// The user who put it. Other users can read it, but not replace or delete it.
-    pub owner: String,
+    pub readers: Readers,
+}
+
+/// The users who may read a shared datum, besides its owner.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Readers {
+    /// Names of users, or [`ALL_USERS`].
+    pub users: Vec<String>,
+    /// Increases with each change by the owner.
+    pub revision: u64,
+}
+
+impl Readers {
+    pub fn contain(&self, user: &str) -> bool {
+        self.users.iter().any(|reader| reader == ALL_USERS || reader == user)
+    }
+}
+
+impl NamedDatum {
+    /// Returns the user to whom it belongs, who may replace and delete it. Empty if the name states no user.
+    pub fn owner(&self) -> Cow<'_, str> {
+        owner_of(&self.name).unwrap_or_default()
+    }
 }
 
 /// The call that put a datum, and a digest of the data. If the call runs again, it may put the same data again.
@@ -49,12 +80,17 @@ pub enum NameError {
          replace"
     )]
     ContentDiffers { name: String },
-    /// The name belongs to another user.
+    /// The name is in the namespace of another user.
     #[error(
-        "'{name}' belongs to '{owner}', and '{user}' can neither replace nor delete it; use another name, or ask '{owner}' or an \
+        "'{name}' belongs to '{owner}', and '{user}' can neither put, share nor delete it; use another name, or ask '{owner}' or an \
          administrator of the grid"
     )]
     NotOwner { name: String, owner: String, user: String },
+    /// The name is in the namespace of another user, and does not exist or is not shared with this user.
+    #[error(
+        "'{owner}' shares no data named '{name}' with '{user}'; '{owner}' can do so with share(), or 'gridloom data share'"
+    )]
+    NotShared { name: String, owner: String, user: String },
     /// The name does not exist.
     #[error("no shared data are named '{name}'{}", near_text(near))]
     Unknown {
@@ -71,6 +107,14 @@ pub enum NameError {
     /// The text is not a valid name.
     #[error("{name:?} cannot name shared data: {why}")]
     InvalidName { name: String, why: String },
+    /// The text is not the name of a user.
+    #[error("data cannot be shared with {name:?}, which is not the name of a user: {why}")]
+    InvalidReader { name: String, why: String },
+    /// The name is shared with too many users.
+    #[error(
+        "'{name}' would be shared with {count} users one by one, and the limit is {limit}; '*' shares it with all users"
+    )]
+    TooManyReaders { name: String, count: usize, limit: usize },
     /// A limit on the number of names or requests is reached.
     #[error("the agent lists {limit} {what}, which is its limit; delete some, or wait until others have ended")]
     TooMany { what: String, limit: usize },
@@ -95,16 +139,96 @@ pub enum NameError {
     },
 }
 
+impl NameError {
+    /// Replaces each name of shared data in the error.
+    #[must_use]
+    pub fn map_names(mut self, map: impl Fn(&str) -> String) -> NameError {
+        match &mut self {
+            NameError::Unknown { name, near } => {
+                near.iter_mut().for_each(|near| *near = map(near));
+                *name = map(name);
+            }
+            NameError::Exists { name }
+            | NameError::BeingPut { name }
+            | NameError::ContentDiffers { name }
+            | NameError::NotOwner { name, .. }
+            | NameError::NotShared { name, .. }
+            | NameError::Lost { name, .. }
+            | NameError::NoRoom { name, .. }
+            | NameError::NotStored { name, .. }
+            | NameError::TooManyReaders { name, .. } => *name = map(name),
+            NameError::InvalidName { .. }
+            | NameError::InvalidReader { .. }
+            | NameError::TooMany { .. }
+            | NameError::NoAgent { .. }
+            | NameError::AgentDisconnects { .. } => {}
+        }
+        self
+    }
+}
+
 fn near_text(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!("; did you mean '{}'?", near.join("' or '")) }
 }
 
-/// Checks that a text can name shared data: the rules are those of [`NameKind::Data`].
+/// Checks that a text can name shared data, with or without a user: the rules are those of [`NameKind::Data`].
 ///
 /// # Errors
 /// Why it cannot.
 pub fn check_name(name: &str) -> Result<(), NameError> {
-    NameKind::Data.check(name).map_err(|InvalidName { name, why, .. }| NameError::InvalidName { name, why })
+    let invalid = |InvalidName { name, why, .. }| NameError::InvalidName { name, why };
+    let Some(after) = name.strip_prefix('~') else { return NameKind::Data.check(name).map_err(invalid) };
+    let Some((user, plain)) = after.split_once('/') else {
+        let why = "a name that begins with '~' states a user; expected the form ~USER/NAME".to_string();
+        return Err(NameError::InvalidName { name: name.chars().take(64).collect(), why });
+    };
+    if !user.is_empty() {
+        NameKind::User.check(&decoded(user)).map_err(invalid)?;
+    }
+    NameKind::Data.check(plain).map_err(invalid)
+}
+
+/// Checks the users with whom data are to be shared.
+///
+/// # Errors
+/// For an invalid name of a user, or too many users.
+pub fn check_readers(name: &str, users: &[String]) -> Result<(), NameError> {
+    if users.len() > READERS_MAX {
+        return Err(NameError::TooManyReaders { name: name.into(), count: users.len(), limit: READERS_MAX });
+    }
+    for user in users {
+        NameKind::User.check(user).map_err(|InvalidName { name, why, .. }| NameError::InvalidReader { name, why })?;
+    }
+    Ok(())
+}
+
+/// Returns the full name for a name that a user states.
+pub fn full_name<'a>(user: &str, name: &'a str) -> Cow<'a, str> {
+    if name.starts_with('~') { Cow::Borrowed(name) } else { Cow::Owned(namespace(user) + name) }
+}
+
+/// Returns the beginning of all full names of a user, `~anna/`.
+pub fn namespace(user: &str) -> String {
+    format!("~{}/", user.replace('%', "%25").replace('/', "%2F"))
+}
+
+/// Returns the name as that user would state it: without the user if it is in their namespace.
+pub fn name_for<'a>(user: &str, name: &'a str) -> &'a str {
+    name.strip_prefix(namespace(user).as_str()).unwrap_or(name)
+}
+
+/// Returns the name without the user.
+pub fn plain_name(name: &str) -> &str {
+    name.strip_prefix('~').and_then(|after| after.split_once('/')).map_or(name, |(_, plain)| plain)
+}
+
+/// Returns the user that a full name states.
+pub fn owner_of(name: &str) -> Option<Cow<'_, str>> {
+    Some(decoded(name.strip_prefix('~')?.split_once('/')?.0))
+}
+
+fn decoded(user: &str) -> Cow<'_, str> {
+    if user.contains('%') { Cow::Owned(user.replace("%2F", "/").replace("%25", "%")) } else { Cow::Borrowed(user) }
 }
 
 #[cfg(test)]
@@ -121,6 +245,21 @@ mod tests {
         {
             let error = check_name(wrong).unwrap_err().to_string();
             assert!(error.contains(why) && error.len() < 200, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_full_name_states_its_user() {
+        for user in ["anna", "", "a/b", "50%", "%2F", "functions of s1"] {
+            let full = full_name(user, "mesh/2");
+            assert_eq!((owner_of(&full).unwrap(), check_name(&full)), (user.into(), Ok(())), "{full}");
+            assert_eq!((name_for(user, &full), name_for("bert", &full)), ("mesh/2", &*full));
+            assert_eq!(full_name("bert", &full), full);
+        }
+        assert_eq!(full_name("a/b", "c"), "~a%2Fb/c");
+        assert_eq!(owner_of("mesh"), None);
+        for wrong in ["~", "~anna", "~anna/", "~ /mesh", "~an\0na/mesh"] {
+            assert!(matches!(check_name(wrong), Err(NameError::InvalidName { .. })), "{wrong}");
         }
     }
 

@@ -156,7 +156,7 @@ impl From<NameError> for Failed {
             NameError::InvalidName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
             NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
-            NameError::NotOwner { .. } => GRPC_RPC_REFUSED,
+            NameError::NotOwner { .. } | NameError::NotShared { .. } => GRPC_RPC_REFUSED,
             NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } | NameError::NotStored { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, PARTS};
-use gridloom_base::{DatumId, NamedDatum, NodeId};
+use gridloom_base::{DatumId, EscapedLine, NamedDatum, NodeId};
 use gridloom_core::node::message::DamagedVersion;
 
 use self::records::{Record, Records};
@@ -171,6 +171,15 @@ impl Durable {
         self.records.insert(serial, &Record { named: named.clone(), digest })
     }
 
+    /// Replaces the description of a datum. The bytes stay.
+    fn update(&mut self, named: NamedDatum) -> io::Result<()> {
+        let serial = named.datum.serial;
+        match self.records.get(serial)? {
+            Some(Record { digest, .. }) => self.records.insert(serial, &Record { named, digest }),
+            None => Ok(()),
+        }
+    }
+
     /// Removes a datum. The file is removed first: on a full disk the database may have no room for its own write.
     fn remove(&mut self, serial: u64) -> io::Result<()> {
         for path in [self.file(serial, DATA), self.file(serial, NEW)] {
@@ -222,6 +231,7 @@ fn file_bytes(size_bytes: u64) -> u64 {
 /// A change to the folder. Changes are applied in order.
 enum Job {
     Write(NamedDatum, Payload),
+    Update(NamedDatum),
     Remove(DatumId),
 }
 
@@ -246,6 +256,13 @@ impl Writer {
         self.0.as_ref().is_some_and(|jobs| jobs.send(Job::Write(named, payload)).is_ok())
     }
 
+    /// Replaces the description of a datum that was written.
+    pub(crate) fn update(&self, named: NamedDatum) {
+        if let Some(jobs) = &self.0 {
+            let _ = jobs.send(Job::Update(named));
+        }
+    }
+
     /// Removes the datum, which must not outlive the process any more.
     pub(crate) fn remove(&self, datum: DatumId) {
         if let Some(jobs) = self.0.as_ref().filter(|_| datum.is_shared() && datum.slice().is_none()) {
@@ -265,6 +282,15 @@ fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
                     format!("folder '{}': {error}", durable.folder.display())
                 });
                 inbox.post(Notice::MadeDurable { datum: named.datum, outcome });
+            }
+            Job::Update(named) => {
+                let name = named.name.clone();
+                if let Err(error) = durable.update(named) {
+                    let (folder, name) = (durable.folder.display(), EscapedLine(&name));
+                    gridloom_base::stderr_line!(
+                        "gridloom: folder '{folder}': it cannot be recorded with whom '{name}' is shared: {error}; share it again"
+                    );
+                }
             }
             Job::Remove(datum) => {
                 if let Err(error) = durable.remove(datum.serial) {
@@ -296,7 +322,7 @@ mod tests {
             is_durable: true,
             method: gridloom_base::Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         }
     }
 

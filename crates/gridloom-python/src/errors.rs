@@ -235,12 +235,14 @@ fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("size_bytes", size_bytes)?;
             "NoRoomToShare"
         }
-        NameError::NotOwner { name, owner, .. } => {
+        NameError::NotOwner { name, owner, .. } | NameError::NotShared { name, owner, .. } => {
             fields.set_item("name", name)?;
             fields.set_item("owner", owner)?;
             "NotPermitted"
         }
-        NameError::InvalidName { .. } => "ArgumentError",
+        NameError::InvalidName { .. } | NameError::InvalidReader { .. } | NameError::TooManyReaders { .. } => {
+            "ArgumentError"
+        }
         NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",
         _ => "SharedDataError",
     })

@@ -104,7 +104,7 @@ mod _gridloom {
     #[pymodule_export]
     use crate::shared::{
         begin_put_file_shared, begin_put_shared, delete_shared, find_shared, get_shared_rows, list_shared,
-        place_shared, shared_exists,
+        place_shared, share_name, shared_exists,
     };
     #[pymodule_export]
     use crate::wait::{RawWaiting, begin_wait};

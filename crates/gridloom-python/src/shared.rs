@@ -138,20 +138,26 @@ pub(crate) fn delete_shared(py: Python<'_>, grid: &RawGrid, name: String) -> PyR
     interruptible(py, move || grid.shared().delete(&name))?.or_raise(py)
 }
 
-/// Lists name, version, description, bytes, replicas and servers of each.
+#[pyfunction]
+pub(crate) fn share_name(py: Python<'_>, grid: &RawGrid, name: String, users: Vec<String>) -> PyResult<()> {
+    let (_, grid) = grid.live(py)?;
+    interruptible(py, move || grid.shared().share(&name, &users))?.or_raise(py)
+}
+
+/// Lists name, version, description, bytes, replicas, servers, owner and readers of each.
 #[pyfunction]
 #[allow(clippy::type_complexity, reason = "a tuple of one caller")]
 pub(crate) fn list_shared<'py>(
     py: Python<'py>,
     grid: &RawGrid,
     prefix: String,
-) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>, String)>> {
+) -> PyResult<Vec<(String, u64, Bound<'py, PyAny>, u64, u16, Vec<String>, String, Vec<String>)>> {
     let (_, grid) = grid.live(py)?;
     let listed = interruptible(py, move || grid.shared().list(&prefix))?.or_raise(py)?;
     let plain = |one: gridloom::SharedDataEntry| {
         let size_bytes = one.meta.size_bytes();
         let kind = to_plain(py, &one.meta.to_string())?;
-        Ok((one.name, one.version, kind, size_bytes, one.replicas, one.servers, one.owner))
+        Ok((one.name, one.version, kind, size_bytes, one.replicas, one.servers, one.owner, one.readers))
     };
     listed.into_iter().map(plain).collect()
 }

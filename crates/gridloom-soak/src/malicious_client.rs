@@ -232,7 +232,7 @@ impl MaliciousClient {
             is_durable: true,
             method: gridloom_base::Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         };
         self.shared.get(at).cloned().unwrap_or_else(made_up)
     }

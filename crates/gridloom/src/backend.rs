@@ -21,6 +21,9 @@ pub(crate) trait Backend: Send + Sync {
     /// The id of the node.
     fn client(&self) -> NodeId;
 
+    /// The user of the call for which this client acts, if it is a function.
+    fn caller(&self) -> Option<Box<str>>;
+
     /// The grid's time.
     fn now(&self) -> Time;
 

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, Meta, NodeId};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, name_for};
 use gridloom_core::graph::CallOptions;
 use gridloom_core::node::{Command, Event};
 use gridloom_idl::Signature;
@@ -121,6 +121,11 @@ impl Session {
     }
 
     /// Speed of the client's host, operations per second; `None` on a real grid.
+    /// The user of the call for which this session acts, if it is that of a function.
+    pub(crate) fn caller(&self) -> Option<Box<str>> {
+        self.0.backend.caller()
+    }
+
     pub(crate) fn client_flops(&self) -> Option<f64> {
         self.0.backend.client_flops()
     }
@@ -257,8 +262,20 @@ impl Session {
         CallOptions {
             depth: nested::depth(),
             program: nested::program(),
+            user: self.caller(),
             wants_output: self.0.listener.get().is_some(),
             ..CallOptions::default()
+        }
+    }
+
+    /// Shortens the names in errors that a function gets: those of the user for whom it acts.
+    fn with_short_names(&self, event: Event) -> Event {
+        match event {
+            Event::NameResult { request, answer: Err(error) } => {
+                let shorten = |user: &str| error.map_names(|name| name_for(user, name).to_string());
+                Event::NameResult { request, answer: Err(shorten(&self.caller().unwrap_or_default())) }
+            }
+            event => event,
         }
     }
 
@@ -276,7 +293,7 @@ impl Session {
     fn take_in(&self, events: &mut VecDeque<Event>, effects: &mut Effects) -> MutexGuard<'_, State> {
         let mut state = self.state();
         for event in events.drain(..) {
-            state.take_in(event, self.0.client, effects);
+            state.take_in(self.with_short_names(event), self.0.client, effects);
         }
         self.forget_values(std::mem::take(&mut effects.forgotten));
         effects.released.drain(..).for_each(|datum| self.release_later(datum));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::limits::{EAGER_BYTES_MAX, REPLICAS_MAX};
 use gridloom_base::time::seconds_to_ns;
-use gridloom_base::{Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId};
+use gridloom_base::{Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId, full_name, name_for};
 use gridloom_core::node::message::{CatalogAnswer, NameEntry};
 use gridloom_core::node::{Command, NameCommand};
 use gridloom_net::worker::nested;
@@ -35,8 +35,10 @@ pub struct SharedDataEntry {
     pub is_durable: bool,
     /// How it is transferred to servers that read it.
     pub method: Method,
-    /// The user who put it.
+    /// The user to whom it belongs.
     pub owner: String,
+    /// Users with whom it is shared; `*` is everybody.
+    pub readers: Vec<String>,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
 }
@@ -117,12 +119,12 @@ impl<'a> SharedData<'a> {
     /// which `limit` is the time limit. Inside a function it is transferred only to that function.
     pub fn begin_get(&self, name: &str, limit: Option<Duration>) -> BegunGet {
         self.own_server();
-        BegunGet::new(self.0, await_command(name, limit, true))
+        BegunGet::new(self.0, await_command(&self.stated(name), limit, true))
     }
 
     /// Begins to wait for a name, for at most `limit`. Transfers nothing.
     pub fn begin_wait(&self, name: &str, limit: Option<Duration>) -> BegunWait {
-        BegunWait::new(self.0, await_command(name, limit, false))
+        BegunWait::new(self.0, await_command(&self.stated(name), limit, false))
     }
 
     fn begin(
@@ -140,7 +142,7 @@ impl<'a> SharedData<'a> {
         self.own_server();
         let client = self.0.client();
         let command = NameCommand::Put {
-            name: name.into(),
+            name: self.stated(name),
             datum: handle.datum(),
             meta: handle.meta().clone(),
             replaces,
@@ -188,7 +190,7 @@ impl<'a> SharedData<'a> {
             Some(Duration::ZERO) => (false, None),
             limit => (true, limit),
         };
-        match self.request(NameCommand::Find { name: name.into(), waits }, limit)? {
+        match self.request(NameCommand::Find { name: self.stated(name), waits }, limit)? {
             CatalogAnswer::Found { named, holders } => {
                 let holders = holders.into_iter().map(|(node, _)| node).collect();
                 Ok((Handle::of_value(self.0, named.datum, named.meta), holders))
@@ -288,14 +290,16 @@ impl<'a> SharedData<'a> {
         names.iter().map(named).collect()
     }
 
-    /// Returns whether a program has put that name.
+    /// Returns whether a program has put that name, and this user may read it.
     ///
     /// # Errors
     /// [`Error::Name`] if the name is invalid, or there is no agent.
     pub fn exists(&self, name: &str) -> Result<bool, Error> {
         match self.find_with_servers(name, Some(Duration::ZERO)) {
             Ok((found, _)) => Ok(self.read_and_drop(found, |_| true)),
-            Err(Error::Name(NameError::Unknown { .. } | NameError::Lost { .. })) => Ok(false),
+            Err(Error::Name(NameError::Unknown { .. } | NameError::NotShared { .. } | NameError::Lost { .. })) => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
@@ -305,10 +309,21 @@ impl<'a> SharedData<'a> {
     /// # Errors
     /// [`Error::Name`] if it does not exist.
     pub fn delete(&self, name: &str) -> Result<(), Error> {
-        self.request(NameCommand::Delete { name: name.into() }, None).map(drop)
+        self.request(NameCommand::Delete { name: self.stated(name) }, None).map(drop)
     }
 
-    /// Returns the names with that prefix, in order.
+    /// Shares a name with users, and with no others: they can find and read it, as `~OWNER/NAME`, and its later versions. `*` is
+    /// everybody. Data that they have found already stay readable for them.
+    ///
+    /// # Errors
+    /// [`Error::Name`] if the name does not exist or belongs to another user, or for the name of a user that is invalid.
+    pub fn share(&self, name: &str, users: &[String]) -> Result<(), Error> {
+        let command = NameCommand::Share { name: self.stated(name), users: users.to_vec() };
+        self.request(command, None).map(drop)
+    }
+
+    /// Returns the names with that prefix: those of the user in order, then those that others share with the user, which begin
+    /// with `~OWNER/`.
     ///
     /// # Errors
     /// [`Error::Name`] if there is no agent.
@@ -331,15 +346,27 @@ impl<'a> SharedData<'a> {
 
     /// Returns the names after `after`, and whether there are more.
     fn list_after(&self, prefix: &str, after: String) -> Result<(Vec<SharedDataEntry>, bool), Error> {
-        let answer = self.request(NameCommand::List { prefix: prefix.into(), after }, None)?;
+        let prefix = self.stated(prefix);
+        let after = if after.is_empty() { after } else { self.stated(&after) };
+        let answer = self.request(NameCommand::List { prefix, after }, None)?;
         let CatalogAnswer::Listed { names, has_more } = answer else { unreachable!("a list lists") };
         Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
     }
 
-    fn listed(
-        &self,
-        NameEntry { named: NamedDatum { name, version, meta, replicas, is_durable, method, owner, .. }, holders }: NameEntry,
-    ) -> SharedDataEntry {
+    /// Returns a name as the agent is to understand it: a name that a function states is that of the user who called it.
+    fn stated(&self, name: &str) -> String {
+        match self.0.caller() {
+            Some(user) => full_name(&user, name).into_owned(),
+            None => name.into(),
+        }
+    }
+
+    fn listed(&self, NameEntry { named, holders, owner }: NameEntry) -> SharedDataEntry {
+        let NamedDatum { name, version, meta, replicas, is_durable, method, readers, .. } = named;
+        let name = match self.0.caller() {
+            Some(user) => name_for(&user, &name).to_string(),
+            None => name,
+        };
         let state = self.0.state();
         let names = state.directory.names();
         let name_of = |node| names.get(&node).cloned().unwrap_or_else(|| format!("{node}"));
@@ -351,6 +378,7 @@ impl<'a> SharedData<'a> {
             is_durable,
             method,
             owner,
+            readers: readers.users,
             servers: holders.into_iter().map(name_of).collect(),
         }
     }

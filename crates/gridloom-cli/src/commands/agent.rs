@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom_core::data::IdentifierKey;
 use gridloom_core::node::{Agent, AgentConfig, Node};
 use gridloom_keys::Role;
 use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::identity::random;
 use serde_json::json;
 
 use super::{
@@ -45,7 +47,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
         pool_keep_bytes: 0,
         ..NetConfig::new(keys)
     };
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
+    let identifier_key = IdentifierKey(random()?);
+    let make =
+        |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true, identifier_key })));
     let node = NetNode::start(make, config)?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
     log_waits_on_signal(&node)?;

@@ -14,17 +14,18 @@ use crate::quantities::{counted, scaled};
 
 mod delete;
 mod explain;
+mod share;
 
 /// Maximum number of servers that a line lists for one name.
 const SERVERS_SHOWN: usize = 4;
 /// Width of the name column; a longer name shifts the rest of its line to the right.
 const NAME_WIDTH_MAX: usize = 40;
 
-/// List shared data: their names, sizes, and the servers that store them.
+/// List shared data that you may read: their names, sizes, and the servers that store them.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data explain mesh\n  gridloom data delete run/1 run/2"
+    after_help = "Examples:\n  gridloom data\n  gridloom data run/ --json\n  gridloom data explain mesh\n  gridloom data delete run/1 run/2\n  gridloom data share mesh --with bert"
 )]
 pub struct Options {
     /// List only names with this prefix [default: all]; write -- before a prefix that is also a command
@@ -42,6 +43,7 @@ pub struct Options {
 enum Command {
     Explain(explain::Options),
     Delete(delete::Options),
+    Share(share::Options),
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -49,6 +51,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         None => list(options),
         Some(Command::Explain(options)) => explain::run(options),
         Some(Command::Delete(options)) => delete::run(options),
+        Some(Command::Share(options)) => share::run(options),
     }
 }
 
@@ -96,6 +99,7 @@ fn name_json(one: &SharedDataEntry) -> Value {
         "durable": one.is_durable,
         "method": one.method.to_string(),
         "owner": one.owner,
+        "readers": one.readers,
         "servers": one.servers,
     })
 }

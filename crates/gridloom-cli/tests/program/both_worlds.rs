@@ -203,7 +203,7 @@ fn definitions() -> Vec<Definition> {
 
 /// The program: a chain of three tasks on two servers, and its last result. Returns the effects of each machine.
 fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
-    let config = |id| AgentConfig { id, name: "agent".into(), is_shared: true };
+    let config = |id| AgentConfig { id, name: "agent".into(), is_shared: true, identifier_key: Default::default() };
     let agent = stage.start(Role::Agent, "agent", Box::new(move |id, _| Node::Agent(Box::new(Agent::new(config(id))))));
     let agent = stage.address(agent);
     for name in SERVERS {

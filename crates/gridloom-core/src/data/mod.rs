@@ -22,7 +22,9 @@ mod mode;
 mod transfer;
 mod uri;
 
-pub use catalog::{Catalog, CatalogUpdate, Content, RequestId, Stored, VersionReport, VersionState, check_waits};
+pub use catalog::{
+    Catalog, CatalogUpdate, Content, IdentifierKey, RequestId, Stored, VersionReport, VersionState, check_waits,
+};
 pub use copies::{CLIENT, DatumStatus, PlacedCopies};
 pub use description::{Description, Kind};
 pub use mode::Mode;

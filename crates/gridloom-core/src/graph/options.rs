@@ -40,6 +40,10 @@ pub struct CallOptions {
     /// as a call of that program.
     #[serde(default)]
     pub program: Option<NodeId>,
+    /// The user to whom the call belongs. Servers set it from the certificate of the client. If the client is a function, it states
+    /// the user of the call that it runs.
+    #[serde(default)]
+    pub user: Option<Box<str>>,
     /// Shared data that it gets and puts by name, as its function declares. Simulated servers transfer them. Real
     /// servers do not see this field: there the function itself gets and puts them.
     #[serde(skip)]

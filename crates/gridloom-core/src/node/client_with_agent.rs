@@ -26,6 +26,7 @@ use super::message::{DirectoryMessage, DirectoryToAgent, DirectoryToServer, Link
 use super::protocol::{Effect, Event, Input, Role};
 use super::timer::Timer;
 use super::version::VERSIONS;
+use crate::data::IdentifierKey;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Machine, NodeId, Origin, Time};
 
@@ -88,7 +89,9 @@ impl ClientWithAgent {
     /// Creates a machine that has not started.
     pub fn new(config: ClientWithAgentConfig) -> ClientWithAgent {
         let ClientWithAgentConfig { id, name, servers } = config;
-        let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into(), is_shared: false };
+        // No names are shared through it.
+        let identifier_key = IdentifierKey::default();
+        let agent = AgentConfig { id: NodeId(!id.0), name: OWN_AGENT.into(), is_shared: false, identifier_key };
         ClientWithAgent {
             client: Client::new(ClientConfig { id, name, agent: OWN_AGENT.into(), is_in_call: false }),
             agent: Agent::new(agent),

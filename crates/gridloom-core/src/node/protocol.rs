@@ -194,6 +194,8 @@ pub enum Effect {
     /// Write a shared datum of the store to disk, where it outlives the node. Ends in exactly one `MadeDurable`. The
     /// memory of its bytes may be replaced.
     MakeDurable { named: Box<NamedDatum> },
+    /// Replace the description of a datum on disk. No effect if it is not on disk.
+    UpdateDurable { named: Box<NamedDatum> },
     /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
     /// Run a task: its inputs are in the store.
@@ -355,6 +357,8 @@ pub enum NameCommand {
     Await { name: String, limit_ns: Option<u64>, gets_data: bool },
     /// Stop waiting for a name, or cancel a put. A put may already be too far to be cancelled.
     CancelWait,
+    /// Share a name with these users, and with no others.
+    Share { name: String, users: Vec<String> },
     /// Delete a name. Its datum is dropped when nobody reads it any more.
     Delete { name: String },
     /// List the names that begin with `prefix` and follow `after` in order.

@@ -135,6 +135,7 @@ impl Core {
                     self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
             }
+            Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {

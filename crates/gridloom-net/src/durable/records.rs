@@ -16,7 +16,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefini
 use serde::{Deserialize, Serialize};
 
 /// Table of records. The number in its name is the version of the record layout.
-pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 4");
+pub(super) const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records 5");
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Record {
@@ -65,6 +65,23 @@ impl Records {
             table.insert(serial, &record[..]).map_err(io::Error::other)?;
             Ok(true)
         })
+    }
+
+    /// Returns a record.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(super) fn get(&mut self, serial: u64) -> io::Result<Option<Record>> {
+        let database = match self.database.take() {
+            Some(database) => database,
+            None => reopen(&self.path)?,
+        };
+        let read = database.begin_read().map_err(io::Error::other)?;
+        let table = read.open_table(RECORDS).map_err(io::Error::other)?;
+        let found = table.get(serial).map_err(io::Error::other)?;
+        let record = found.map(|bytes| postcard::from_bytes(bytes.value()).map_err(io::Error::other)).transpose()?;
+        self.database = Some(database);
+        Ok(record)
     }
 
     /// Removes a record, if it exists. If it cannot be removed now, the next change removes it.
@@ -195,7 +212,7 @@ mod tests {
                 is_durable,
                 method: gridloom_base::Method::Auto,
                 put_by: made_by,
-                owner: String::new(),
+                readers: Default::default(),
             },
             digest: [0; 32],
         }

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::tls_configs::grid_of;
 use super::{TlsConfigs, random};
 use crate::threads::STACK_BYTES;
+use crate::transport::handshake::acts_for_callers;
 
 /// Environment variable with the folder of the keys that a server has made for its functions.
 pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
@@ -149,6 +150,11 @@ impl Keys {
             Found::Missing(_) => None,
             Found::Membership(membership) => Some(membership.credentials.certificate().identity.clone()),
         }
+    }
+
+    /// True if a client with these keys may be a function, which acts for the programs that call it.
+    pub fn acts_for_callers(&self) -> bool {
+        self.identity().is_some_and(|identity| acts_for_callers(identity.role()))
     }
 
     pub(crate) fn memberships(&self) -> Memberships {

@@ -349,6 +349,7 @@ impl Worker {
             function: pending.function,
             puts_as: pending.task.put_origin(),
             program: pending.task.program(),
+            user: pending.task.options.user.clone().unwrap_or_default(),
             depth: pending.task.options.depth,
             wants_output: pending.task.options.wants_output,
             ranks: pending.task.options.ranks,

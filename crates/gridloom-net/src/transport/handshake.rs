@@ -408,11 +408,16 @@ pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
     Origin {
         user,
         is_administrator: role == CertifiedRole::Administrator,
-        // Where the authority is on another machine, functions of a server have no other certificate than its own.
-        is_functions: matches!(role, CertifiedRole::Functions | CertifiedRole::Server | CertifiedRole::Agent),
+        is_functions: acts_for_callers(role),
         functions: certificate.functions.iter().cloned().collect(),
         host: host.into(),
     }
+}
+
+/// True if a client with a certificate for this role may be a function, which acts for the programs that call it. Where the
+/// authority is on another machine, functions of a server have no other certificate than its own.
+pub(crate) fn acts_for_callers(role: CertifiedRole) -> bool {
+    matches!(role, CertifiedRole::Functions | CertifiedRole::Server | CertifiedRole::Agent)
 }
 
 /// Reports whether a node with a certificate for one role may have another.

@@ -20,7 +20,7 @@ use crate::pid::pid;
 /// Environment variable of a worker with the name of its server.
 pub const SERVER_VARIABLE: &str = "GRIDLOOM_SERVER";
 
-static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None });
+static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None, user: None });
 /// Pid of the worker; 0 in a process that is not a worker. A process forked by a function has a copy of all this, and
 /// sends nothing.
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -31,6 +31,8 @@ struct Worker {
     /// Connection to the server; `None` in a process that is not a worker.
     line: Option<(OwnedFd, Arc<Mutex<Outbox>>)>,
     call: Option<Call>,
+    /// The user of the running call, or of the last one.
+    user: Option<Box<str>>,
 }
 
 /// The running call.
@@ -75,8 +77,11 @@ pub(super) fn begin(run: &Run) -> CallGuard {
     let rest = if DROPS.load(Ordering::Relaxed) { ExcessOutput::Dropped } else { ExcessOutput::Log };
     let speech = CallOutput::new(Instant::now(), rest);
     let Run { serial, puts_as, program, depth, gang, wants_output: tells, .. } = *run;
-    worker().call =
-        Some(Call { serial, puts_as, program, depth, gang, waiting: 0, wants_output: tells, output: speech });
+    let mut worker = worker();
+    worker.call = Some(Call { serial, puts_as, program, depth, gang, waiting: 0, wants_output: tells, output: speech });
+    if worker.user.as_ref() != Some(&run.user) {
+        worker.user = Some(run.user.clone());
+    }
     CallGuard
 }
 
@@ -129,6 +134,12 @@ pub fn progress(done: f64, total: Option<f64>) {
 /// Returns the program that made the outermost call, if this process is a worker; `None` in a program.
 pub fn program() -> Option<NodeId> {
     worker().call.as_ref().map(|call| call.program)
+}
+
+/// Returns the user to whom the running call belongs. Threads that a call leaves behind continue to act for its user. `None` in a
+/// process that has run no call.
+pub fn user() -> Option<Box<str>> {
+    worker().user.clone()
 }
 
 /// Returns the nesting depth of the calls that this process makes now: 0 in a program.

@@ -73,6 +73,8 @@ pub(crate) struct Run {
     pub(crate) puts_as: TaskId,
     /// The program that made the outermost call.
     pub(crate) program: NodeId,
+    /// The user to whom the call belongs.
+    pub(crate) user: Box<str>,
     /// Number of calls that it is nested in.
     pub(crate) depth: u16,
     /// True if its program wants its output.

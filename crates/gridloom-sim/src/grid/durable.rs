@@ -68,6 +68,13 @@ impl Durable {
         self.disks.entry(server.into()).or_default().values_mut().for_each(|written| written.is_damaged = true);
     }
 
+    /// Replaces the description of a datum, if it is on disk.
+    pub(crate) fn update(&mut self, server: &str, named: NamedDatum) {
+        if let Some(written) = self.disks.get_mut(server).and_then(|disk| disk.get_mut(&named.datum)) {
+            written.named = named;
+        }
+    }
+
     /// Removes a datum that must not outlive the server.
     pub(crate) fn remove(&mut self, server: &str, datum: DatumId) {
         self.disks.get_mut(server).map(|disk| disk.remove(&datum));

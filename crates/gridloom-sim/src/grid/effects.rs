@@ -52,6 +52,7 @@ impl Grid {
                 self.storages.remove(kernel, &self.nodes, node, datum);
             }
             Effect::MakeDurable { named } => self.make_durable(kernel, node, *named),
+            Effect::UpdateDurable { named } => self.durable.update(&self.nodes.node(node).name, *named),
             Effect::MakeTransient { datum } => self.make_transient(node, datum),
             Effect::AliasDatum { datum, named } => {
                 if let Some(value) = self.nodes.node(node).store.value(datum).cloned() {

@@ -1,6 +1,7 @@
 //! Starts and restarts nodes.
 
 use gridloom_base::{NodeId, Origin};
+use gridloom_core::data::IdentifierKey;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{
     Agent, AgentConfig, Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Input, Role, Server, ServerConfig,
@@ -96,8 +97,9 @@ impl Grid {
         let id = self.nodes.next_id();
         let node = match spec.clone() {
             NodeSpec::Agent { name } => {
-                let machine =
-                    AnyMachine::Agent(Box::new(Agent::new(AgentConfig { id, name: name.clone(), is_shared: true })));
+                let config =
+                    AgentConfig { id, name: name.clone(), is_shared: true, identifier_key: identifier_key(id) };
+                let machine = AnyMachine::Agent(Box::new(Agent::new(config)));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {
@@ -172,4 +174,11 @@ impl Grid {
         let agent = self.nodes.iter().find(|(_, node)| node.role == Role::Agent);
         agent.expect("the agent is started before its servers and clients").1.address.clone()
     }
+}
+
+/// Returns the key of an agent: another one for each start.
+fn identifier_key(agent: NodeId) -> IdentifierKey {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&agent.0.to_le_bytes());
+    IdentifierKey(key)
 }

@@ -10,7 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Fnv, GroupId, Meta, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId};
+use gridloom_base::{
+    DatumId, Fnv, GroupId, Meta, NameError, NamedDatum, NodeId, PutOrigin, TaskError, TaskId, full_name, name_for,
+};
 use gridloom_core::graph::{Argument, CopyLifetime, Group, Source, Task, TaskKind};
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -70,6 +72,8 @@ struct Call {
     run: u64,
     /// The names that it has yet to get or put, in order.
     pending_names: VecDeque<UsedName>,
+    /// The user to whom it belongs.
+    user: Box<str>,
     /// The task ID under which it puts, once it has begun.
     puts_as: Option<TaskId>,
     /// Data to release when it has ended.
@@ -120,7 +124,10 @@ impl FunctionSessions {
             session.end(task.id, out);
             session.last_run += 1;
             let puts_as = Some(task.put_origin());
-            let call = Call { run: session.last_run, pending_names: uses, puts_as, held: Vec::new() };
+            let user = task.options.user.clone().unwrap_or_default();
+            let complete = |used: UsedName| UsedName { name: full_name(&user, &used.name).into_owned(), ..used };
+            let pending_names = uses.into_iter().map(complete).collect();
+            let call = Call { run: session.last_run, pending_names, user, puts_as, held: Vec::new() };
             session.calls.insert(task.id, call);
             if session.is_ready {
                 session.next_use(task.id, out);
@@ -244,6 +251,8 @@ impl Session {
             _ if !self.is_running(run) => {}
             Ok(_) => self.next_use(run.task, out),
             Err(error) => {
+                let user = &self.calls[&run.task].user;
+                let error = error.map_names(|name| name_for(user, name).to_string());
                 out.push(Step::Fails(run.task, error));
                 self.end(run.task, out);
             }
@@ -343,7 +352,7 @@ mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         };
         let answer = Ok(CatalogAnswer::Found { named, holders: Vec::new() });
         let steps = sessions.on_event(CLIENT, Event::NameResult { request: 1, answer });

@@ -321,7 +321,7 @@ impl Machine for CutOff {
 fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine) -> (Simulation, NodeId) {
     let mut sim = lan::hosts(0);
     sim.add_machine(HostId(0), Role::Agent, "agent", 0, move |id, _| {
-        wrap(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true }))
+        wrap(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true, identifier_key: Default::default() }))
     });
     let (name, functions) = ("server-1".to_string(), definitions.to_vec());
     sim.add_server(HostId(1), ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions });

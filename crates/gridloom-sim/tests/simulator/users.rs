@@ -3,9 +3,7 @@
 use crate::lan;
 use crate::lan::wait_for;
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{
-    DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, PutOrigin, SplitMix64, TaskError, TaskId,
-};
+use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, SplitMix64, TaskError, TaskId};
 use gridloom_core::graph::{Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
@@ -106,10 +104,10 @@ impl Stage {
         }
     }
 
-    fn put(&mut self, client: NodeId, made_by: Option<PutOrigin>) -> Result<CatalogAnswer, NameError> {
+    fn put(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
         let serial = self.serial();
         let (datum, task, group) = (DatumId { client, serial }, TaskId { client, serial }, GroupId { client, serial });
-        let (name, meta) = ("mesh".to_string(), Meta::array(Dtype::Uint8, &[1000]));
+        let (name, meta, made_by) = (name.to_string(), Meta::array(Dtype::Uint8, &[1000]), None);
         self.sim.put(client, datum, meta.clone(), None);
         let (replaces, replicas, is_durable, method) = (true, 1, false, Method::Auto);
         let command =
@@ -117,15 +115,28 @@ impl Stage {
         self.name(client, command)
     }
 
-    fn owner(&mut self, client: NodeId) -> String {
-        match self.name(client, NameCommand::Find { name: "mesh".into(), waits: false }) {
-            Ok(CatalogAnswer::Found { named, .. }) => named.owner,
+    /// Returns the version that a program finds under a name, and the name that it gets.
+    fn find(&mut self, client: NodeId, name: &str) -> Result<(u64, String), NameError> {
+        match self.name(client, NameCommand::Find { name: name.into(), waits: false })? {
+            CatalogAnswer::Found { named, .. } => Ok((named.version, named.name)),
             other => panic!("{other:?}"),
         }
     }
 
-    fn delete(&mut self, client: NodeId) -> Result<CatalogAnswer, NameError> {
-        self.name(client, NameCommand::Delete { name: "mesh".into() })
+    fn share(&mut self, client: NodeId, name: &str, users: &[&str]) -> Result<CatalogAnswer, NameError> {
+        let users = users.iter().map(|user| user.to_string()).collect();
+        self.name(client, NameCommand::Share { name: name.into(), users })
+    }
+
+    fn delete(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
+        self.name(client, NameCommand::Delete { name: name.into() })
+    }
+
+    fn list(&mut self, client: NodeId, prefix: &str) -> Vec<String> {
+        match self.name(client, NameCommand::List { prefix: prefix.into(), after: String::new() }) {
+            Ok(CatalogAnswer::Listed { names, .. }) => names.into_iter().map(|one| one.named.name).collect(),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
@@ -180,33 +191,96 @@ fn a_user_calls_only_the_functions_of_the_certificate() {
 }
 
 #[test]
-fn shared_data_are_replaced_and_deleted_only_by_their_owner_and_by_administrators() {
+fn each_user_has_names_of_their_own() {
     let mut stage = Stage::new();
     let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
     let carol = stage.program("tidy", Origin { is_administrator: true, ..user("carol") });
-    assert_eq!(stage.put(anna, None), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(bert), "anna", "others may read it");
-    for refused in [stage.put(bert, None), stage.delete(bert)] {
-        let Err(error @ NameError::NotOwner { .. }) = refused else { panic!("{refused:?}") };
-        assert!(error.to_string().starts_with("'mesh' belongs to 'anna', and 'bert' can neither"), "{error}");
+    let put = Ok(CatalogAnswer::Put);
+    for (program, name) in [(anna, "mesh"), (anna, "mesh"), (anna, "field"), (bert, "mesh")] {
+        assert_eq!(stage.put(program, name), put);
     }
-    // A restarted agent learns the owner from the servers.
+    assert_eq!(stage.find(anna, "mesh"), Ok((2, "mesh".into())));
+    assert_eq!(stage.find(anna, "~anna/mesh"), Ok((2, "mesh".into())));
+    assert_eq!(stage.find(bert, "mesh"), Ok((1, "mesh".into())), "it is another name");
+    assert_eq!(stage.list(anna, ""), ["field", "mesh"]);
+    assert_eq!(stage.list(bert, ""), ["mesh"]);
+    assert_eq!(stage.list(carol, ""), ["~anna/field", "~anna/mesh", "~bert/mesh"]);
+    assert_eq!(stage.list(carol, "~bert/"), ["~bert/mesh"]);
+    // Whether the name exists cannot be seen.
+    for name in ["~anna/mesh", "~anna/other"] {
+        let error = stage.find(bert, name).unwrap_err();
+        let why = format!("'anna' shares no data named '{name}' with 'bert'; ");
+        assert!(error.to_string().starts_with(&why), "{error}");
+    }
+    for refused in [stage.put(bert, "~anna/mesh"), stage.put(bert, "~anna/new"), stage.delete(bert, "~anna/mesh")] {
+        let Err(error @ NameError::NotOwner { .. }) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("belongs to 'anna', and 'bert' can neither"), "{error}");
+    }
+    // A restarted agent learns the names from the servers. Until then, nothing changes hands.
+    stage.fault("at 0s restart agent");
+    assert_eq!(stage.put(bert, "field"), put);
+    stage.sim.advance(20 * SECOND_NS);
+    assert_eq!(
+        (stage.find(anna, "field"), stage.find(anna, "mesh")),
+        (Ok((1, "field".into())), Ok((2, "mesh".into())))
+    );
+    assert_eq!(stage.put(carol, "~anna/mesh"), put);
+    assert_eq!(stage.delete(carol, "~bert/mesh"), Ok(CatalogAnswer::Deleted));
+    assert_eq!(stage.find(anna, "mesh"), Ok((3, "mesh".into())));
+}
+
+#[test]
+fn a_user_shares_names_with_others() {
+    let mut stage = Stage::new();
+    let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
+    let dora = stage.program("plot", user("dora"));
+    assert!(matches!(stage.share(anna, "mesh", &["bert"]), Err(NameError::Unknown { .. })));
+    assert_eq!(stage.put(anna, "mesh"), Ok(CatalogAnswer::Put));
+    assert!(matches!(stage.share(bert, "~anna/mesh", &["bert"]), Err(NameError::NotOwner { .. })));
+    assert_eq!(stage.share(anna, "mesh", &["bert"]), Ok(CatalogAnswer::Shared));
+    let found = |version| Ok((version, "~anna/mesh".to_string()));
+    assert_eq!((stage.find(bert, "~anna/mesh"), stage.list(bert, "")), (found(1), vec!["~anna/mesh".to_string()]));
+    assert!(matches!(stage.find(dora, "~anna/mesh"), Err(NameError::NotShared { .. })));
+    assert!(stage.list(dora, "").is_empty() && stage.list(dora, "~anna/").is_empty());
+    // Later versions are shared, too.
+    assert_eq!(stage.put(anna, "mesh"), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.find(bert, "~anna/mesh"), found(2));
+    assert!(matches!(stage.put(bert, "~anna/mesh"), Err(NameError::NotOwner { .. })), "reading is all");
+    // A restarted agent learns it from the servers.
+    assert_eq!(stage.share(anna, "mesh", &["*"]), Ok(CatalogAnswer::Shared));
     stage.fault("at 0s restart agent");
     stage.sim.advance(20 * SECOND_NS);
-    assert!(matches!(stage.delete(bert), Err(NameError::NotOwner { .. })));
-    // While no server has the data, they still belong to somebody.
-    stage.sim.kill(stage.server);
-    stage.sim.advance(SECOND_NS);
-    for refused in [stage.delete(bert), stage.put(bert, None)] {
-        assert!(matches!(refused, Err(NameError::NotOwner { .. })), "{refused:?}");
+    assert_eq!(stage.find(dora, "~anna/mesh"), found(2));
+    assert_eq!(stage.share(anna, "mesh", &[]), Ok(CatalogAnswer::Shared));
+    assert!(matches!(stage.find(bert, "~anna/mesh"), Err(NameError::NotShared { .. })));
+    let many: Vec<String> = (0..65).map(|number| format!("user {number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let error = stage.share(anna, "mesh", &many).unwrap_err().to_string();
+    assert!(error.contains("65 users one by one, and the limit is 64"), "{error}");
+    assert!(matches!(stage.share(anna, "mesh", &["a\0b"]), Err(NameError::InvalidReader { .. })));
+}
+
+fn next_answer(sim: &mut Simulation, client: NodeId) -> (u64, bool) {
+    match wait_for(sim, client, |event| matches!(event, Event::NameResult { .. })) {
+        Event::NameResult { request, answer } => (request, answer.is_ok()),
+        _ => unreachable!("waited for"),
     }
-    stage.fault("at 0s restart server");
-    stage.sim.advance(20 * SECOND_NS);
-    assert_eq!(stage.put(carol, None), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(bert), "carol");
-    assert!(matches!(stage.delete(anna), Err(NameError::NotOwner { .. })));
-    assert_eq!(stage.delete(carol), Ok(CatalogAnswer::Deleted));
-    assert_eq!(stage.put(bert, None), Ok(CatalogAnswer::Put));
+}
+
+#[test]
+fn a_program_waits_until_a_name_is_shared_with_its_user() {
+    let mut stage = Stage::new();
+    let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
+    let request = stage.serial();
+    let command = NameCommand::Find { name: "~anna/mesh".into(), waits: true };
+    stage.sim.command(bert, Command::Name { request, command });
+    assert_eq!(stage.put(anna, "mesh"), Ok(CatalogAnswer::Put));
+    stage.sim.advance(SECOND_NS);
+    let later = stage.serial();
+    stage.sim.command(bert, Command::Name { request: later, command: NameCommand::Delete { name: "none".into() } });
+    assert_eq!(next_answer(&mut stage.sim, bert), (later, false), "it is not shared yet");
+    assert_eq!(stage.share(anna, "mesh", &["bert"]), Ok(CatalogAnswer::Shared));
+    assert_eq!(next_answer(&mut stage.sim, bert), (request, true));
 }
 
 #[test]
@@ -215,19 +289,10 @@ fn data_that_a_function_puts_belong_to_the_user_who_called_it() {
     let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
     let functions = Origin { is_functions: true, ..user("functions of server") };
     let function = stage.program("worker", functions);
-    let made_by = Some(PutOrigin { task: TaskId { client: anna, serial: 1 }, digest: [0; 32] });
-    assert_eq!(stage.put(function, made_by), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(bert), "anna");
-    assert_eq!(stage.delete(anna), Ok(CatalogAnswer::Deleted));
-    // The connection of the program may be lost meanwhile.
-    stage.sim.kill(anna);
-    stage.sim.advance(SECOND_NS);
-    assert_eq!(stage.put(function, made_by), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(bert), "anna");
-    assert_eq!(stage.delete(function), Ok(CatalogAnswer::Deleted), "functions act for the programs that call them");
-    // Other programs cannot put data in the name of somebody else.
-    assert_eq!(stage.put(bert, made_by), Ok(CatalogAnswer::Put));
-    assert_eq!(stage.owner(bert), "bert");
+    assert_eq!(stage.put(function, "~anna/mesh"), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.find(anna, "mesh"), Ok((1, "mesh".into())));
+    assert!(matches!(stage.find(bert, "~anna/mesh"), Err(NameError::NotShared { .. })));
+    assert_eq!(stage.delete(function, "~anna/mesh"), Ok(CatalogAnswer::Deleted));
 }
 
 #[test]

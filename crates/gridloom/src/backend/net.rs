@@ -21,7 +21,10 @@ use crate::program_name::program_name;
 use crate::{Error, Value};
 
 /// A client node in this process.
-pub(crate) struct NetBackend(Arc<NetNode>);
+pub(crate) struct NetBackend {
+    node: Arc<NetNode>,
+    acts_for_callers: bool,
+}
 
 impl NetBackend {
     /// Connects a client to the agent at that address, with the keys of the user or of the function that runs here. If there
@@ -39,7 +42,7 @@ impl NetBackend {
         let client = |id| ClientConfig { id, name: program_name().into(), agent, is_in_call };
         let make = |id, _: &str| Node::Client(Box::new(Client::new(client(id))));
         let node = NetNode::start(make, config(keys.clone(), site)?);
-        node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
+        NetBackend::new(node, keys)
     }
 
     /// Connects a client with its own agent to those servers. The limit is that of [`NetBackend::connect`].
@@ -52,18 +55,27 @@ impl NetBackend {
             let config = ClientWithAgentConfig { id, name: program_name().into(), servers: servers.to_vec() };
             (Role::Client, program_name().into(), Box::new(ClientWithAgent::new(config)) as BoxMachine)
         };
-        let node = NetNode::start_with(config(keys, None)?, make);
-        node.map(NetBackend).map_err(|error| Error::Connect(describe(&error)))
+        let node = NetNode::start_with(config(keys.clone(), None)?, make);
+        NetBackend::new(node, &keys)
+    }
+
+    fn new(node: io::Result<Arc<NetNode>>, keys: &Keys) -> Result<NetBackend, Error> {
+        let node = node.map_err(|error| Error::Connect(describe(&error)))?;
+        Ok(NetBackend { node, acts_for_callers: keys.acts_for_callers() })
     }
 }
 
 impl Backend for NetBackend {
     fn client(&self) -> NodeId {
-        self.0.id()
+        self.node.id()
+    }
+
+    fn caller(&self) -> Option<Box<str>> {
+        nested::user().filter(|_| self.acts_for_callers)
     }
 
     fn now(&self) -> Time {
-        self.0.now()
+        self.node.now()
     }
 
     fn has_content(&self) -> bool {
@@ -77,28 +89,28 @@ impl Backend for NetBackend {
     }
 
     fn allocate(&self, size_bytes: u64) -> io::Result<SegmentMut> {
-        self.0.store().pool().allocate(size_bytes)
+        self.node.store().pool().allocate(size_bytes)
     }
 
     fn put(&self, datum: DatumId, value: &Value) {
         let zeros = || Payload::Inline(vec![0; value.meta.size_bytes() as usize].into());
-        self.0.store().put(datum, value.meta.clone(), value.payload.clone().unwrap_or_else(zeros));
+        self.node.store().put(datum, value.meta.clone(), value.payload.clone().unwrap_or_else(zeros));
     }
 
     fn value(&self, datum: DatumId) -> Option<Value> {
-        self.0.store().get(&datum).map(|(meta, payload)| Value::from_checked(meta, payload))
+        self.node.store().get(&datum).map(|(meta, payload)| Value::from_checked(meta, payload))
     }
 
     fn transfers(&self) -> Vec<TransferProgress> {
-        self.0.store().transfers().list()
+        self.node.store().transfers().list()
     }
 
     fn remove(&self, datum: DatumId) {
-        self.0.store().remove(&datum);
+        self.node.store().remove(&datum);
     }
 
     fn commands(&self, commands: Vec<Command>) {
-        self.0.commands(commands);
+        self.node.commands(commands);
     }
 
     fn wait_until(
@@ -108,8 +120,8 @@ impl Backend for NetBackend {
     ) -> Result<(), Error> {
         // A limit beyond the clock's range means no limit.
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let found = self.0.wait(deadline, |events| take(events).then_some(()));
-        found.ok_or_else(|| match (self.0.is_forked(), self.0.is_closed()) {
+        let found = self.node.wait(deadline, |events| take(events).then_some(()));
+        found.ok_or_else(|| match (self.node.is_forked(), self.node.is_closed()) {
             (true, _) => Error::Usage("the session belongs to the process that forked this one; open another".into()),
             // A poll without waiting has to report this too.
             (false, true) => Error::Connect("the session is closed".into()),
@@ -118,11 +130,11 @@ impl Backend for NetBackend {
     }
 
     fn wake(&self) {
-        self.0.wake_waiters();
+        self.node.wake_waiters();
     }
 
     fn close(&self) {
-        self.0.stop();
+        self.node.stop();
     }
 
     fn simulated(&self) -> Option<&SimBackend> {

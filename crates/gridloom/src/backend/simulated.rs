@@ -165,6 +165,10 @@ impl Backend for SimBackend {
         }
     }
 
+    fn caller(&self) -> Option<Box<str>> {
+        None
+    }
+
     fn client_flops(&self) -> Option<f64> {
         Some(self.simulation().flops_of(self.client))
     }

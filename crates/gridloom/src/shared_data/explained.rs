@@ -38,7 +38,7 @@ impl SharedData<'_> {
         let mut copies: Vec<CopyReport> = Vec::new();
         loop {
             let after = copies.last().map(|last| last.server);
-            let answer = self.request(NameCommand::Explain { name: name.into(), after }, None)?;
+            let answer = self.request(NameCommand::Explain { name: self.stated(name), after }, None)?;
             let CatalogAnswer::Explained { versions, copies: more, has_more } = answer else {
                 unreachable!("an explanation explains")
             };

@@ -33,6 +33,22 @@ impl Catalog {
         Err(self.not_found(name))
     }
 
+    /// Makes a client wait for a name, whether it exists or not.
+    ///
+    /// # Errors
+    /// If too many requests wait.
+    pub fn wait(&mut self, question: RequestId, name: &str) -> Result<(), NameError> {
+        self.waits.add(question, name)
+    }
+
+    /// Makes a client that was taken from the waiting ones wait again: it does not read the version.
+    pub fn wait_again(&mut self, question: RequestId, datum: DatumId) {
+        let Some(name) = self.named(datum).map(|named| named.name.clone()) else { return };
+        // As many requests may wait as before.
+        let _ = self.waits.add(question, &name);
+        self.release(question.client, datum, 1);
+    }
+
     /// True if all copies of a version were lost with their servers, and no program is putting its name again. Copies on
     /// disk may return with their servers, unless all of them were found damaged.
     fn is_lost_for_good(&self, datum: DatumId) -> bool {
@@ -42,14 +58,13 @@ impl Catalog {
         version.lost.is_some() && version.holders.is_empty() && !may_return && !is_coming()
     }
 
-    /// Removes and returns the requests that wait for names whose data are lost for good, with the reasons.
-    pub fn take_hopeless_waits(&mut self) -> Vec<(RequestId, NameError)> {
+    /// Removes and returns the requests that wait for names whose data are lost for good, with the names.
+    pub fn take_hopeless_waits(&mut self) -> Vec<(RequestId, String)> {
         let is_hopeless = |name: &&str| self.current.get(*name).is_some_and(|datum| self.is_lost_for_good(*datum));
         let hopeless: Vec<String> = self.waits.names().filter(is_hopeless).map(Into::into).collect();
         let mut waiting = Vec::new();
         for name in hopeless {
-            let error = self.not_found(&name);
-            waiting.extend(self.waits.take(&name).into_iter().map(|request| (request, error.clone())));
+            waiting.extend(self.waits.take(&name).into_iter().map(|request| (request, name.clone())));
         }
         waiting
     }

@@ -14,6 +14,7 @@
 //! What it does not do: move or store bytes, or choose servers. It queues updates for servers and clients as [`CatalogUpdate`].
 
 mod absent_readers;
+mod identifiers;
 mod keepers;
 mod lookup;
 mod repeated_puts;
@@ -22,11 +23,14 @@ mod updates;
 mod version;
 mod waits;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use absent_readers::AbsentReaders;
 use gridloom_base::limits::{REPLICAS_MAX, SHARED_DATA_MAX};
-use gridloom_base::{DatumId, Fnv, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, check_name};
+use gridloom_base::{DatumId, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, Readers, check_name};
+use identifiers::DatumIdentifiers;
+pub use identifiers::IdentifierKey;
 pub use reports::{VersionReport, VersionState};
 pub use updates::{CatalogUpdate, RequestId, Stored};
 use version::{Stage, Version};
@@ -40,16 +44,12 @@ pub struct Content {
     pub is_durable: bool,
     pub method: Method,
     pub made_by: Option<PutOrigin>,
-    /// The user who puts it.
-    pub owner: String,
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Catalog {
-    /// Makes the identifiers of its data differ from those of an earlier agent.
-    seed: u64,
-    serial: u64,
+    identifiers: DatumIdentifiers,
     versions: BTreeMap<DatumId, Version>,
     current: BTreeMap<String, DatumId>,
     /// All versions of each name.
@@ -75,11 +75,10 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Creates the empty catalog of an agent.
-    pub fn new(agent: NodeId) -> Catalog {
+    /// Creates an empty catalog.
+    pub fn new(key: IdentifierKey) -> Catalog {
         Catalog {
-            seed: agent.0,
-            serial: 0,
+            identifiers: DatumIdentifiers::new(key),
             versions: BTreeMap::new(),
             current: BTreeMap::new(),
             by_name: BTreeMap::new(),
@@ -143,11 +142,30 @@ impl Catalog {
         (!version.holders.is_empty()).then_some(&version.named)
     }
 
-    /// Returns the user to whom a name belongs, also while no server has its data, or while they are being put.
-    pub fn owner(&self, name: &str) -> Option<&str> {
-        let current = self.current.get(name).map(|datum| &self.versions[datum]);
-        let version = current.or_else(|| self.versions_of(name).find(|version| version.is_being_put()));
-        version.map(|version| version.named.owner.as_str())
+    /// True if the owner of a name shares it with that user, also while no server has its data.
+    pub fn is_shared_with(&self, name: &str, user: &str) -> bool {
+        self.current.get(name).is_some_and(|datum| self.versions[datum].named.readers.contain(user))
+    }
+
+    /// Sets the users with whom a name is shared. Later versions are shared with them, too.
+    ///
+    /// # Errors
+    /// If the name does not exist.
+    pub fn share(&mut self, name: &str, users: Vec<String>) -> Result<(), NameError> {
+        let current = self.current.get(name).ok_or_else(|| self.unknown(name))?;
+        let revision = self.versions[current].named.readers.revision + 1;
+        let readers = Readers { users, revision };
+        let is_affected = |version: &&Version| version.stage != Stage::Former;
+        let affected: Vec<DatumId> =
+            self.versions_of(name).filter(is_affected).map(|version| version.named.datum).collect();
+        affected.into_iter().for_each(|datum| self.set_readers(datum, readers.clone()));
+        Ok(())
+    }
+
+    fn set_readers(&mut self, datum: DatumId, readers: Readers) {
+        let version = self.versions.get_mut(&datum).expect("the caller has it");
+        version.named.readers = readers;
+        self.updates.push(CatalogUpdate::Readers { datum, at: version.places() });
     }
 
     /// Removes and returns the queued updates.
@@ -180,16 +198,15 @@ impl Catalog {
     /// Begins a new version of a checked name at these servers: the client sends it to the first, and the others fetch
     /// it from there.
     pub fn begin(&mut self, question: RequestId, name: &str, content: Content, places: &[NodeId]) -> &NamedDatum {
-        self.serial += 1;
-        let mut hash = Fnv::default();
-        [self.seed, self.serial].into_iter().for_each(|number| hash.number(number));
-        let datum = DatumId::shared(hash.0);
+        let datum = self.identifiers.next();
         let former = self.versions_of(name).map(|version| version.named.version).max().unwrap_or(0);
         let replicas = places.len().try_into().unwrap_or(u16::MAX);
-        let Content { meta, is_durable, method, made_by: put_by, owner } = content;
+        let Content { meta, is_durable, method, made_by: put_by } = content;
         let version = former.saturating_add(1);
+        let current = self.current.get(name).map(|datum| &self.versions[datum].named);
+        let readers = current.map_or_else(Readers::default, |named| named.readers.clone());
         let name = name.to_string();
-        let named = NamedDatum { datum, name, version, meta, replicas, is_durable, method, put_by, owner };
+        let named = NamedDatum { datum, name, version, meta, replicas, is_durable, method, put_by, readers };
         self.insert(named, places[0], Stage::BeingPut(question), true);
         places.iter().for_each(|server| self.keep_at(datum, *server));
         self.by_client.insert((question.client, datum));
@@ -266,7 +283,7 @@ impl Catalog {
     /// Handles the report of a registering server about a version, and whether it was current as far as the server
     /// knows. Returns the requests that waited for the version, if it is current.
     pub fn server_reported(&mut self, server: NodeId, mut named: NamedDatum, is_current: bool) -> Vec<RequestId> {
-        let datum = named.datum;
+        let (datum, readers) = (named.datum, named.readers.clone());
         named.replicas = named.replicas.clamp(1, REPLICAS_MAX);
         if !datum.is_shared() || check_name(&named.name).is_err() {
             return Vec::new();
@@ -295,6 +312,12 @@ impl Catalog {
         }
         version.lost = None;
         version.damaged_at.remove(&server);
+        // Their owner may have changed them while this server, or another one, was away.
+        match readers.revision.cmp(&version.named.readers.revision) {
+            Ordering::Less => self.updates.push(CatalogUpdate::Readers { datum, at: vec![server] }),
+            Ordering::Equal => {}
+            Ordering::Greater => self.set_readers(datum, readers),
+        }
         self.kept(datum, server);
         match (is_new, self.versions[&datum].stage) {
             (true, _) if is_current => self.supersede(datum),

@@ -100,7 +100,6 @@ mod tests {
             is_durable: false,
             method: gridloom_base::Method::Auto,
             made_by,
-            owner: String::new(),
         }
     }
 
@@ -109,7 +108,7 @@ mod tests {
     }
 
     fn coming() -> (Catalog, DatumId) {
-        let mut catalog = Catalog::new(NodeId(1));
+        let mut catalog = Catalog::new(Default::default());
         let datum = catalog.begin(FIRST, "mesh", content(1), &[SERVER]).datum;
         (catalog, datum)
     }

@@ -11,7 +11,7 @@ const READER: RequestId = RequestId { client: NodeId(8), number: 1 };
 const WRITER: RequestId = RequestId { client: NodeId(7), number: 1 };
 
 fn content(meta: Meta) -> Content {
-    Content { meta, is_durable: false, method: Method::Auto, made_by: None, owner: String::new() }
+    Content { meta, is_durable: false, method: Method::Auto, made_by: None }
 }
 
 fn array(length: u64) -> Meta {
@@ -26,7 +26,7 @@ fn put(catalog: &mut Catalog, name: &str) -> DatumId {
 
 /// Returns the catalog of an agent that restarted and has not received all reports of its servers and clients.
 fn restarted() -> Catalog {
-    Catalog::new(NodeId(2))
+    Catalog::new(IdentifierKey([1; 32]))
 }
 
 fn found(catalog: &mut Catalog, name: &str) -> DatumId {
@@ -43,7 +43,7 @@ fn former(datum: DatumId) -> CatalogUpdate {
 
 #[test]
 fn readers_see_a_version_whole_and_keep_it() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     assert!(matches!(catalog.find(READER, "mesh", false), Err(NameError::Unknown { .. })));
     let first = put(&mut catalog, "mesh");
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::Exists { name: "mesh".into() }));
@@ -65,7 +65,7 @@ fn readers_see_a_version_whole_and_keep_it() {
 
 #[test]
 fn waiting_clients_are_notified_once_the_name_exists() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER]).datum;
     assert_eq!(catalog.check_put("mesh", false), Err(NameError::BeingPut { name: "mesh".into() }));
@@ -78,7 +78,7 @@ fn waiting_clients_are_notified_once_the_name_exists() {
 
 #[test]
 fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let mesh = put(&mut catalog, "mesh");
     found(&mut catalog, "mesh");
     catalog.delete("mesh").unwrap();
@@ -97,7 +97,7 @@ fn a_client_that_is_gone_waits_puts_and_reads_no_longer() {
 
 #[test]
 fn a_client_that_reconnects_reads_what_it_reports() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let [kept, released, found_again] = ["a", "b", "c"].map(|name| put(&mut catalog, name));
     ["a", "a", "b", "c"].into_iter().for_each(|name| _ = found(&mut catalog, name));
     catalog.client_lost(Time(0), READER.client);
@@ -117,7 +117,7 @@ fn a_client_that_reconnects_reads_what_it_reports() {
 
 #[test]
 fn a_new_agent_learns_names_from_servers() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let [old, new] = [0, 1].map(|_| {
         let datum = put(&mut catalog, "mesh");
         catalog.named(datum).unwrap().clone()
@@ -144,7 +144,7 @@ fn a_new_agent_learns_names_from_servers() {
 
 #[test]
 fn a_put_at_a_new_agent_replaces_what_servers_report() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     (0..3).for_each(|_| _ = put(&mut catalog, "mesh"));
     let old = found(&mut catalog, "mesh");
     let old = catalog.named(old).unwrap().clone();
@@ -159,7 +159,7 @@ fn a_put_at_a_new_agent_replaces_what_servers_report() {
 #[test]
 fn readers_of_a_deleted_name_keep_it_when_the_agent_restarts() {
     for reader_is_first in [true, false] {
-        let mut catalog = Catalog::new(NodeId(1));
+        let mut catalog = Catalog::new(IdentifierKey::default());
         let mesh = put(&mut catalog, "mesh");
         let mesh = catalog.named(mesh).unwrap().clone();
         let mut restarted = restarted();
@@ -185,7 +185,7 @@ fn readers_of_a_deleted_name_keep_it_when_the_agent_restarts() {
 
 #[test]
 fn a_server_that_was_away_does_not_bring_a_deleted_name_back() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let [read, unread] = ["a", "b"].map(|name| put(&mut catalog, name));
     let named = [read, unread].map(|datum| catalog.named(datum).unwrap().clone());
     found(&mut catalog, "a");
@@ -202,7 +202,7 @@ fn a_server_that_was_away_does_not_bring_a_deleted_name_back() {
 
 #[test]
 fn what_is_lost_is_reported_and_can_be_put_again() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let lost = put(&mut catalog, "mesh");
     catalog.server_lost(SERVER, "server 's' is gone");
     let error = catalog.find(READER, "mesh", false).unwrap_err();
@@ -221,7 +221,7 @@ fn what_is_lost_is_reported_and_can_be_put_again() {
 
 #[test]
 fn names_are_listed_by_how_they_begin() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     for name in ["run/1", "run/2", "runs", "a"] {
         put(&mut catalog, name);
     }
@@ -240,7 +240,7 @@ fn keep(datum: DatumId, at: &[NodeId]) -> CatalogUpdate {
 
 #[test]
 fn a_version_is_whole_once_all_its_replicas_are_there() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     assert_eq!(catalog.placed_bytes(OTHER), 5);
     assert_eq!(catalog.stored(SERVER, WRITER.client, datum), Stored::Copy);
@@ -257,7 +257,7 @@ fn a_version_is_whole_once_all_its_replicas_are_there() {
 #[test]
 fn a_server_that_is_lost_is_replaced_by_another() {
     const THIRD: NodeId = NodeId(5);
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.stored(OTHER, NodeId::CATALOG, datum);
@@ -280,7 +280,7 @@ fn a_server_that_is_lost_is_replaced_by_another() {
 
 #[test]
 fn a_put_of_which_a_replica_is_lost_needs_another() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let datum = catalog.begin(WRITER, "mesh", content(array(5)), &[SERVER, OTHER]).datum;
     catalog.stored(SERVER, WRITER.client, datum);
     catalog.take_updates();
@@ -297,7 +297,7 @@ fn a_put_of_which_a_replica_is_lost_needs_another() {
 
 #[test]
 fn a_server_that_was_not_notified_does_not_restore_an_abandoned_version() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let deleted = put(&mut catalog, "a");
     let deleted = catalog.named(deleted).unwrap().clone();
     let withdrawn = catalog.begin(WRITER, "b", content(array(5)), &[SERVER]).clone();
@@ -315,7 +315,7 @@ fn a_server_that_was_not_notified_does_not_restore_an_abandoned_version() {
 
 #[test]
 fn a_copy_that_arrives_late_is_found_and_kept() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     let of_disk = Content { is_durable: true, ..content(array(5)) };
     let mesh = catalog.begin(WRITER, "mesh", of_disk, &[SERVER]).datum;
     catalog.stored(SERVER, WRITER.client, mesh);
@@ -335,7 +335,7 @@ fn lost(why: &str) -> NameError {
 
 #[test]
 fn a_wait_for_lost_data_ends_unless_they_are_put_again() {
-    let mut catalog = Catalog::new(NodeId(1));
+    let mut catalog = Catalog::new(IdentifierKey::default());
     put(&mut catalog, "mesh");
     catalog.server_lost(SERVER, "gone");
     assert_eq!(catalog.find(READER, "mesh", true), Err(lost("gone")));
@@ -343,7 +343,8 @@ fn a_wait_for_lost_data_ends_unless_they_are_put_again() {
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     assert_eq!(catalog.take_hopeless_waits(), []);
     catalog.withdraw(WRITER.client, coming);
-    assert_eq!(catalog.take_hopeless_waits(), [(READER, lost("gone"))]);
+    assert_eq!(catalog.take_hopeless_waits(), [(READER, "mesh".into())]);
+    assert_eq!(catalog.not_found("mesh"), lost("gone"));
     assert_eq!(catalog.take_hopeless_waits(), []);
     catalog.check().unwrap();
 }
@@ -359,7 +360,7 @@ fn durable_mesh() -> NamedDatum {
         is_durable: true,
         method: Method::Auto,
         put_by: None,
-        owner: String::new(),
+        readers: Default::default(),
     }
 }
 
@@ -379,7 +380,8 @@ fn damaged_files_are_the_reason_why_data_are_lost() {
     catalog.server_lost(OTHER, "gone");
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None));
     catalog.damaged(OTHER, named.clone(), "changed, too".into());
-    assert_eq!(catalog.take_hopeless_waits(), [(READER, lost("changed, too"))]);
+    assert_eq!(catalog.take_hopeless_waits(), [(READER, "mesh".into())]);
+    assert_eq!(catalog.not_found("mesh"), lost("changed, too"));
     assert_eq!(catalog.find(READER, "mesh", true), Err(lost("changed, too")));
     catalog.check().unwrap();
     // Once the name is put again, the servers forget the damage, also one that was away.

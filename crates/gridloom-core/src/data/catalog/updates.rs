@@ -27,6 +27,8 @@ pub enum CatalogUpdate {
     Dropped { datum: DatumId, holders: Vec<NodeId> },
     /// The version is no longer the current one of its name, but is still read.
     Superseded { datum: DatumId, holders: Vec<NodeId> },
+    /// The version is shared with other users than before.
+    Readers { datum: DatumId, at: Vec<NodeId> },
     /// These servers are to keep it too.
     Keep { datum: DatumId, at: Vec<NodeId> },
     /// The joined puts of the same call end with this put if `is_put`. Otherwise it failed, and they must be retried.

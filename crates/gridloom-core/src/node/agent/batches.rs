@@ -147,7 +147,7 @@ mod tests {
             is_durable: false,
             method,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         };
         let message = ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();
         agent.handle(Time(10), Input::Received { from: HOLDER, message }, &mut Vec::new());
@@ -215,7 +215,7 @@ mod tests {
                 is_durable: false,
                 method: Method::Swarm,
                 put_by: None,
-                owner: String::new(),
+                readers: Default::default(),
             };
             let message =
                 ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();

@@ -118,7 +118,7 @@ mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         };
         receive(
             &mut agent,

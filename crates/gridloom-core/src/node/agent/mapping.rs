@@ -10,7 +10,7 @@ use crate::node::message::{MapRequest, MapToClient, Purpose};
 use crate::node::protocol::{Effect, MapJob};
 use gridloom_base::limits::{MAP_NS_MAX, MAP_REQUESTS_MAX};
 use gridloom_base::time::{ns_to_seconds, seconds_to_ns};
-use gridloom_base::{Method, NodeId, Time};
+use gridloom_base::{Method, NodeId, Origin, Time};
 use gridloom_map::{MapError, MapperInput, Outline, Plan};
 use gridloom_perf::GridView;
 
@@ -51,7 +51,8 @@ impl Agent {
         let tree = self.knowledge().tree(&name, &request);
         let mut grid = self.knowledge().view(now, Some((&request, &tree)));
         occupy(&mut grid, &request.busy);
-        self.names.set_locations(&mut request.outline);
+        let user = self.members.get(client).map(|peer| &peer.data.origin);
+        self.names.set_locations(user.unwrap_or(&Origin::default()), &mut request.outline);
         // Holders that are unknown here are removed: the client can obtain their data, or has them made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());

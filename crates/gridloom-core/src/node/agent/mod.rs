@@ -21,7 +21,6 @@ mod backoff;
 mod batches;
 mod directory;
 mod explain;
-mod former_users;
 mod links;
 mod mapping;
 mod models;
@@ -40,6 +39,7 @@ mod view;
 
 use std::collections::BTreeSet;
 
+use crate::data::IdentifierKey;
 use crate::member::Members;
 use crate::node::message::{
     CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent,
@@ -49,7 +49,6 @@ use crate::node::message::{
 use crate::node::protocol::{Effect, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
-use former_users::FormerUsers;
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Level, Machine, NodeId, Origin, Program, Time};
@@ -72,6 +71,8 @@ pub struct AgentConfig {
     pub name: String,
     /// Several clients share the agent, and through it the names of data.
     pub is_shared: bool,
+    /// Makes the identifiers of shared data unpredictable for clients.
+    pub identifier_key: IdentifierKey,
 }
 
 /// The data stored for each peer.
@@ -97,14 +98,13 @@ pub struct Agent {
     plans: Plans,
     names: Names,
     program_waits: ReportedWaits,
-    former_users: FormerUsers,
 }
 
 impl Agent {
     /// Returns a machine that has not started.
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
-            names: Names::new(config.id, config.is_shared),
+            names: Names::new(config.identifier_key.clone(), config.is_shared),
             config,
             members: Members::default(),
             registry: Registry::default(),
@@ -114,7 +114,6 @@ impl Agent {
             requests: Requests::default(),
             plans: Plans::default(),
             program_waits: ReportedWaits::default(),
-            former_users: FormerUsers::default(),
         }
     }
 
@@ -379,8 +378,8 @@ impl Agent {
 
     /// Returns the part that manages shared data, and the facts that it needs.
     fn names(&mut self, now: Time) -> (&mut Names, GridFacts<'_>) {
-        let Agent { names, registry, links, members, former_users, .. } = self;
-        (names, GridFacts { now, servers: registry, links: links.models(), members, former_users })
+        let Agent { names, registry, links, members, .. } = self;
+        (names, GridFacts { now, servers: registry, links: links.models(), members })
     }
 
     fn on_client_of_catalog(&mut self, now: Time, client: NodeId, message: ClientToCatalog, out: &mut Vec<Effect>) {
@@ -469,9 +468,7 @@ impl Agent {
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        if let Some(PeerInfo { role: Role::Client, origin, .. }) = self.members.remove(node).map(|peer| peer.data) {
-            self.former_users.add(node, origin.user);
-        }
+        self.members.remove(node);
         self.links.node_lost(now, &self.registry, node, out);
         self.directory.forget(node);
         self.requests.forget_client(node, out);

@@ -95,7 +95,12 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     pub(in super::super) fn agent() -> Agent {
-        Agent::new(AgentConfig { id: NodeId(1), name: "agent".into(), is_shared: true })
+        Agent::new(AgentConfig {
+            id: NodeId(1),
+            name: "agent".into(),
+            is_shared: true,
+            identifier_key: Default::default(),
+        })
     }
 
     /// Registers a server at this address whose call of 1 Gflop takes `seconds`.

@@ -10,7 +10,7 @@ use super::registry::Registered;
 use super::settling::Settling;
 use super::sources::{GridFacts, SourceSearches};
 use super::{reject_message, send};
-use crate::data::{Catalog, CatalogUpdate, Content, RequestId, Stored};
+use crate::data::{Catalog, CatalogUpdate, Content, IdentifierKey, RequestId, Stored};
 use crate::node::message::{
     CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, NameEntry, ServerToCatalog,
     StoredVersion, TaskReport, TaskToClient, TaskToServer,
@@ -19,7 +19,10 @@ use crate::node::protocol::Effect;
 use gridloom_base::limits::{
     DATUM_NAME_BYTES_MAX, KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE,
 };
-use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, Time, check_name, truncated};
+use gridloom_base::{
+    DatumId, NameError, NamedDatum, NodeId, Origin, Time, check_name, check_readers, full_name, name_for, namespace,
+    owner_of, truncated,
+};
 use gridloom_map::Outline;
 
 /// The agent's part that manages shared data.
@@ -36,9 +39,9 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(agent: NodeId, is_shared: bool) -> Names {
+    pub(super) fn new(key: IdentifierKey, is_shared: bool) -> Names {
         let (searches, keeping, settling) = Default::default();
-        Names { catalog: Catalog::new(agent), is_shared, since: Time(0), settling, searches, keeping }
+        Names { catalog: Catalog::new(key), is_shared, since: Time(0), settling, searches, keeping }
     }
 
     pub(super) fn begin(&mut self, now: Time) {
@@ -61,13 +64,14 @@ impl Names {
         self.searches.transfer_pairs()
     }
 
-    /// Sets the locations and sizes of shared data that functions of a group read. Names that do not exist yet are left
+    /// Sets the locations and sizes of shared data that functions of a user's group read. Names that do not exist yet are left
     /// out, because no plan predicts how long a call waits for one.
-    pub(super) fn set_locations(&self, outline: &mut Outline) {
+    pub(super) fn set_locations(&self, user: &Origin, outline: &mut Outline) {
         let mut unknown = BTreeSet::new();
         for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
             let Some(name) = &datum.name else { continue };
-            match self.catalog.current(name) {
+            let name = full_name(&user.user, name);
+            match self.catalog.current(&name).filter(|_| self.may_read(user, &name)) {
                 Some(named) => {
                     datum.size_bytes = named.meta.size_bytes();
                     datum.at = self.catalog.holders(named.datum).collect();
@@ -90,12 +94,14 @@ impl Names {
         mut message: ClientToCatalog,
         out: &mut Vec<Effect>,
     ) {
+        let Some(origin) = grid.origin(client) else { return };
         if let Some(request) = message.request() {
             let why = || "this session uses a list of servers and maps by itself".into();
             let is_valid = if self.is_shared { limit(&mut message) } else { Err(NameError::NoAgent { why: why() }) };
             if let Err(error) = is_valid {
                 return send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
             }
+            complete_names(origin, &mut message);
         }
         self.settling.observe(grid.now);
         // A list is complete only once all servers have reported.
@@ -104,7 +110,7 @@ impl Names {
             && self.settling.is_unsettled(grid.now, servers)
         {
             if let Err(error) = self.settling.add(client, message) {
-                send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+                answer(origin, RequestId { client, number: request }, Err(error), out);
             }
             return;
         }
@@ -113,6 +119,7 @@ impl Names {
         let waiting = (may_wait && self.settling.may_return(grid.now, servers)).then(|| message.clone());
         let answered = match message {
             ClientToCatalog::Put { request, .. } => (request, self.on_put(grid, client, message, out)),
+            ClientToCatalog::Share { request, name, users } => (request, self.share(grid, origin, &name, users, out)),
             ClientToCatalog::CheckPut { request, datum } if self.catalog.is_complete(datum) => {
                 (request, Ok(Some(CatalogAnswer::Put)))
             }
@@ -123,18 +130,21 @@ impl Names {
                 return;
             }
             ClientToCatalog::Find { request, name, waits } => {
-                (request, self.find(grid, RequestId { client, number: request }, &name, waits))
+                (request, self.find(grid, origin, RequestId { client, number: request }, (&name, waits)))
             }
             ClientToCatalog::Delete { request, name } => {
-                let deleted = self.check_owner(grid, client, &name).and_then(|()| self.catalog.delete(&name));
+                let deleted = check_owner(origin, &name).and_then(|()| self.catalog.delete(&name));
                 (request, deleted.map(|()| Some(CatalogAnswer::Deleted)))
             }
-            ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(&prefix, &after)))),
-            ClientToCatalog::Explain { request, name, after } => (request, self.explain(grid, &name, after).map(Some)),
+            ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(origin, &prefix, &after)))),
+            ClientToCatalog::Explain { request, name, after } => {
+                let explained = self.check_reader(origin, &name).and_then(|()| self.explain(grid, &name, after));
+                (request, explained.map(Some))
+            }
             ClientToCatalog::CancelRequest { request, name } => {
                 let waited = self.settling.cancel(client, request)
                     | self.catalog.forget_wait(RequestId { client, number: request });
-                (request, if waited { Err(self.catalog.not_found(&name)) } else { Ok(None) })
+                (request, if waited { Err(self.not_found(origin, &name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.catalog.withdraw(client, datum);
@@ -155,7 +165,7 @@ impl Names {
         };
         match answered {
             (_, Ok(None)) => {}
-            (request, Ok(Some(answer))) => send(out, client, CatalogToClient::Answer { request, answer: Ok(answer) }),
+            (request, Ok(Some(found))) => answer(origin, RequestId { client, number: request }, Ok(found), out),
             (request, Err(error)) => {
                 let is_premature =
                     |message: &ClientToCatalog| self.settling.is_premature(grid.now, servers, message, &error);
@@ -164,7 +174,12 @@ impl Names {
                     None => Some(error),
                 };
                 if let Some(error) = error {
-                    send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+                    answer(
+                        origin,
+                        RequestId { client, number: request },
+                        Err(self.without_foreign(origin, error)),
+                        out,
+                    );
                 }
             }
         }
@@ -193,8 +208,9 @@ impl Names {
         if self.settling.may_return(grid.now, grid.servers.len()) {
             return;
         }
-        for (RequestId { client, number: request }, error) in self.catalog.take_hopeless_waits() {
-            send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+        for (request, name) in self.catalog.take_hopeless_waits() {
+            let Some(origin) = grid.origin(request.client) else { continue };
+            answer(origin, request, Err(self.not_found(origin, &name)), out);
         }
     }
 
@@ -234,13 +250,13 @@ impl Names {
         else {
             return Ok(None);
         };
+        grid.origin(client).map_or(Ok(()), |user| check_owner(user, &name))?;
         if before.is_some_and(|datum| self.catalog.is_complete(datum)) {
             return Ok(Some(CatalogAnswer::Put));
         }
         let at = at.into_iter().filter(|node| grid.servers.has(*node)).collect();
         let replicas = replicas.clamp(1, REPLICAS_MAX);
-        let owner = grid.owner_of_put(client, made_by.as_ref()).to_string();
-        let content = Content { meta, is_durable, method, made_by, owner };
+        let content = Content { meta, is_durable, method, made_by };
         let refused = refused.into_iter().collect();
         let wanted = PutRequest { content, replaces, replicas, at, refused };
         self.keeping.record_refusals(grid, &wanted, out);
@@ -256,9 +272,6 @@ impl Names {
         wanted: PutRequest,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        if wanted.replaces {
-            self.check_owner(grid, question.client, name)?;
-        }
         match self.catalog.has_put(name, &wanted.content, wanted.replicas) {
             Ok(true) => return Ok(Some(CatalogAnswer::Put)),
             Err(error) if !wanted.replaces => return Err(error),
@@ -269,16 +282,13 @@ impl Names {
             Err(error) if !wanted.replaces => return Err(error),
             Ok(false) | Err(_) => {}
         }
-        let may_change = self.check_owner(grid, question.client, name).is_ok();
-        let broken_off = self.catalog.put_of_earlier_run(question, name, wanted.content.made_by).filter(|_| may_change);
+        let broken_off = self.catalog.put_of_earlier_run(question, name, wanted.content.made_by);
         if let Some((former, _)) = broken_off.and_then(|datum| self.catalog.put_failed(datum)) {
             // If that run of the call still continues, this one has replaced it.
-            let answer = Err(NameError::ContentDiffers { name: name.into() });
-            send(out, former.client, CatalogToClient::Answer { request: former.number, answer });
+            self.answer(grid, former, Err(NameError::ContentDiffers { name: name.into() }), out);
             self.send_updates(grid, out);
         }
         self.catalog.check_put(name, wanted.replaces)?;
-        self.check_owner(grid, question.client, name)?;
         let places = self.keeping.choose(grid.with(&self.catalog), name, &wanted)?;
         let server = places[0];
         let address = grid.servers.address(server);
@@ -292,30 +302,70 @@ impl Names {
         Ok(None)
     }
 
-    /// Checks that a client may replace or delete a name, if it exists or is being put.
-    ///
+    /// True if a user may read a name, whether it exists or not.
+    fn may_read(&self, user: &Origin, name: &str) -> bool {
+        check_owner(user, name).is_ok() || self.catalog.is_shared_with(name, &user.user)
+    }
+
     /// # Errors
-    /// If it belongs to another user.
-    fn check_owner(&self, grid: GridFacts<'_>, client: NodeId, name: &str) -> Result<(), NameError> {
-        let Some(owner) = self.catalog.owner(name) else { return Ok(()) };
-        match grid.origin(client) {
-            Some(origin) if origin.may_change(owner) => Ok(()),
-            origin => {
-                let (name, owner) = (name.to_string(), owner.to_string());
-                Err(NameError::NotOwner { name, owner, user: origin.map_or_else(String::new, |by| by.user.clone()) })
-            }
+    /// If a user may not read a name.
+    fn check_reader(&self, user: &Origin, name: &str) -> Result<(), NameError> {
+        if self.may_read(user, name) {
+            return Ok(());
         }
+        let owner = owner_of(name).unwrap_or_default().into_owned();
+        Err(NameError::NotShared { name: name.into(), owner, user: user.user.clone() })
+    }
+
+    /// Returns the error for a name of which no copy is found for this user.
+    fn not_found(&self, user: &Origin, name: &str) -> NameError {
+        let error = self.check_reader(user, name).err().unwrap_or_else(|| self.catalog.not_found(name));
+        self.without_foreign(user, error)
+    }
+
+    /// Removes similar names that a user may not read from an error.
+    fn without_foreign(&self, user: &Origin, mut error: NameError) -> NameError {
+        if let NameError::Unknown { near, .. } = &mut error {
+            near.retain(|name| self.may_read(user, name));
+        }
+        error
     }
 
     fn find(
         &mut self,
         grid: GridFacts<'_>,
+        user: &Origin,
         question: RequestId,
-        name: &str,
-        waits: bool,
+        (name, waits): (&str, bool),
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        let found = self.catalog.find(question, name, waits)?.cloned();
-        Ok(found.map(|named| self.found(grid, named)))
+        match self.check_reader(user, name) {
+            // The owner may share it later.
+            Err(_) if waits => self.catalog.wait(question, name).map(|()| None),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let found = self.catalog.find(question, name, waits)?.cloned();
+                Ok(found.map(|named| self.found(grid, named)))
+            }
+        }
+    }
+
+    /// Shares a name with users, and answers their requests that waited for that.
+    fn share(
+        &mut self,
+        grid: GridFacts<'_>,
+        user: &Origin,
+        name: &str,
+        users: Vec<String>,
+        out: &mut Vec<Effect>,
+    ) -> Result<Option<CatalogAnswer>, NameError> {
+        check_owner(user, name)?;
+        check_readers(name, &users)?;
+        self.catalog.share(name, users)?;
+        if let Some(datum) = self.catalog.current(name).map(|named| named.datum) {
+            let waiting = self.catalog.take_waiting(datum);
+            self.send_found(grid, datum, waiting, out);
+        }
+        Ok(Some(CatalogAnswer::Shared))
     }
 
     /// Returns the versions of a name, and how servers after `after` would get a copy of the current one.
@@ -332,10 +382,23 @@ impl Names {
         CatalogAnswer::Found { holders: grid.with(&self.catalog).holders_with_addresses(named.datum), named }
     }
 
-    fn list(&self, prefix: &str, after: &str) -> CatalogAnswer {
-        let mut listed = self.catalog.list(prefix, after);
+    /// Lists the names of a user, then those of others that the user may read.
+    fn list(&self, user: &Origin, prefix: &str, after: &str) -> CatalogAnswer {
+        let namespace = namespace(&user.user);
+        let prefix = prefix.strip_prefix(&*namespace).unwrap_or(prefix);
+        let (is_foreign, was_foreign) = (prefix.starts_with('~'), after.starts_with('~'));
+        let own_prefix = format!("{namespace}{prefix}");
+        let own_after = if after.is_empty() { String::new() } else { format!("{namespace}{after}") };
+        let own = (!is_foreign && !was_foreign).then(|| self.catalog.list(&own_prefix, &own_after));
+        let foreign = (is_foreign || prefix.is_empty()).then(|| {
+            let prefix = if is_foreign { prefix } else { "~" };
+            let all = self.catalog.list(prefix, if was_foreign { after } else { "" });
+            all.filter(|(named, _)| !named.name.starts_with(&*namespace) && self.may_read(user, &named.name))
+        });
+        let mut listed = own.into_iter().flatten().chain(foreign.into_iter().flatten());
         let of = |(named, holders): (&NamedDatum, &BTreeSet<NodeId>)| NameEntry {
             named: named.clone(),
+            owner: named.owner().into_owned(),
             holders: holders.iter().copied().collect(),
         };
         let names = listed.by_ref().take(SHARED_DATA_PER_MESSAGE).map(of).collect();
@@ -365,6 +428,10 @@ impl Names {
             CatalogUpdate::Superseded { datum, holders } => {
                 holders.iter().for_each(|to| send(out, *to, CatalogToServer::Superseded { datum }));
             }
+            CatalogUpdate::Readers { datum, at } => {
+                let Some(readers) = self.catalog.named(datum).map(|named| &named.readers) else { return };
+                at.iter().for_each(|to| send(out, *to, CatalogToServer::Readers { datum, readers: readers.clone() }));
+            }
             CatalogUpdate::Keep { datum, at } => {
                 at.into_iter().for_each(|server| self.send_to_keeper(grid, datum, server, out))
             }
@@ -372,9 +439,9 @@ impl Names {
                 let server = grid.servers.get(place).map(|server| server.name().to_string());
                 let why = "a concurrent put of the same value by the same call failed".into();
                 let failed = NameError::NotStored { name, server: server.unwrap_or_default(), why };
-                for RequestId { client, number: request } in joined {
-                    let answer = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
-                    send(out, client, CatalogToClient::Answer { request, answer });
+                for request in joined {
+                    let ended = if is_put { Ok(CatalogAnswer::Put) } else { Err(failed.clone()) };
+                    self.answer(grid, request, ended, out);
                 }
             }
             CatalogUpdate::KeeperMissing { datum } => self.add_missing_to_put(grid, datum, out),
@@ -453,8 +520,7 @@ impl Names {
         self.keeping.kept(server, datum, is_durable);
         match self.catalog.stored(server, client, datum) {
             Stored::Whole { by, waiting } => {
-                let answer = CatalogToClient::Answer { request: by.number, answer: Ok(CatalogAnswer::Put) };
-                send(out, by.client, answer);
+                self.answer(grid, by, Ok(CatalogAnswer::Put), out);
                 self.send_found(grid, datum, waiting, out);
             }
             Stored::Copy => {}
@@ -487,10 +553,28 @@ impl Names {
         }
     }
 
-    fn send_found(&self, grid: GridFacts<'_>, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
-        let Some(named) = self.catalog.named(datum) else { return };
-        for RequestId { client, number: request } in waiting {
-            send(out, client, CatalogToClient::Answer { request, answer: Ok(self.found(grid, named.clone())) });
+    /// Sends a version to the clients that waited for it. Those whose users may not read it yet continue to wait.
+    fn send_found(&mut self, grid: GridFacts<'_>, datum: DatumId, waiting: Vec<RequestId>, out: &mut Vec<Effect>) {
+        let Some(named) = self.catalog.named(datum).cloned() else { return };
+        for request in waiting {
+            match grid.origin(request.client) {
+                Some(user) if self.may_read(user, &named.name) => {
+                    answer(user, request, Ok(self.found(grid, named.clone())), out);
+                }
+                _ => self.catalog.wait_again(request, datum),
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        grid: GridFacts<'_>,
+        request: RequestId,
+        result: Result<CatalogAnswer, NameError>,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(user) = grid.origin(request.client) {
+            answer(user, request, result, out);
         }
     }
 
@@ -539,10 +623,10 @@ impl Names {
             self.settling.server_lost(grid.now, grid.servers.len() - 1);
             let name = server.name().to_string();
             let coming = self.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
-            for (RequestId { client, number: request }, named) in coming {
+            for (request, named) in coming {
                 let error =
                     NameError::NotStored { name: named.name, server: name.clone(), why: format!("it is gone ({why})") };
-                send(out, client, CatalogToClient::Answer { request, answer: Err(error) });
+                self.answer(grid, request, Err(error), out);
             }
             self.keeping.server_lost(node);
         } else {
@@ -589,7 +673,7 @@ impl Names {
             let refused = self.catalog.refusals(datum);
             let Some((question, named)) = self.catalog.put_failed(datum) else { return };
             let error = too_few_keepers(grid.with(&self.catalog), named, &refused);
-            send(out, question.client, CatalogToClient::Answer { request: question.number, answer: Err(error) });
+            self.answer(grid, question, Err(error), out);
         }
     }
 
@@ -632,6 +716,51 @@ impl Names {
     }
 }
 
+/// Answers a request of a user. Names in the namespace of the user are stated without the user.
+fn answer(user: &Origin, request: RequestId, result: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
+    let shorten = |name: &mut String| *name = name_for(&user.user, name).to_string();
+    let mut answer = result.map_err(|error| error.map_names(|name| name_for(&user.user, name).to_string()));
+    match &mut answer {
+        Ok(CatalogAnswer::Found { named, .. }) => shorten(&mut named.name),
+        Ok(CatalogAnswer::Listed { names, .. }) => names.iter_mut().for_each(|one| shorten(&mut one.named.name)),
+        Ok(CatalogAnswer::Explained { versions, .. }) => {
+            versions.iter_mut().for_each(|version| shorten(&mut version.named.name));
+        }
+        Ok(CatalogAnswer::Put | CatalogAnswer::Deleted | CatalogAnswer::Shared) | Err(_) => {}
+    }
+    send(out, request.client, CatalogToClient::Answer { request: request.number, answer });
+}
+
+/// Checks that a user may put, share and delete a name.
+///
+/// # Errors
+/// If it is in the namespace of another user.
+fn check_owner(user: &Origin, name: &str) -> Result<(), NameError> {
+    let owner = owner_of(name).unwrap_or_default();
+    if user.may_change(&owner) {
+        return Ok(());
+    }
+    Err(NameError::NotOwner { name: name.into(), owner: owner.into_owned(), user: user.user.clone() })
+}
+
+/// Makes the names in a request full names.
+fn complete_names(user: &Origin, message: &mut ClientToCatalog) {
+    match message {
+        ClientToCatalog::Put { name, .. }
+        | ClientToCatalog::Find { name, .. }
+        | ClientToCatalog::CancelRequest { name, .. }
+        | ClientToCatalog::Delete { name, .. }
+        | ClientToCatalog::Share { name, .. }
+        | ClientToCatalog::Explain { name, .. } => *name = full_name(&user.user, name).into_owned(),
+        ClientToCatalog::List { .. }
+        | ClientToCatalog::CheckPut { .. }
+        | ClientToCatalog::Withdraw { .. }
+        | ClientToCatalog::Locate { .. }
+        | ClientToCatalog::Reads { .. }
+        | ClientToCatalog::Release { .. } => {}
+    }
+}
+
 /// Checks the names in a request and truncates its lists, to limit the memory of waiting requests.
 fn limit(message: &mut ClientToCatalog) -> Result<(), NameError> {
     match message {
@@ -644,7 +773,9 @@ fn limit(message: &mut ClientToCatalog) -> Result<(), NameError> {
             check_name(name)
         }
         ClientToCatalog::Find { name, .. }
+        | ClientToCatalog::CancelRequest { name, .. }
         | ClientToCatalog::Delete { name, .. }
+        | ClientToCatalog::Share { name, .. }
         | ClientToCatalog::Explain { name, .. } => check_name(name),
         // The beginning of a name need not be a valid name. No name begins with a text that is longer than all names.
         ClientToCatalog::List { prefix, after, .. } => {
@@ -654,7 +785,6 @@ fn limit(message: &mut ClientToCatalog) -> Result<(), NameError> {
             Ok(())
         }
         ClientToCatalog::CheckPut { .. }
-        | ClientToCatalog::CancelRequest { .. }
         | ClientToCatalog::Withdraw { .. }
         | ClientToCatalog::Locate { .. }
         | ClientToCatalog::Reads { .. }
@@ -670,7 +800,7 @@ mod tests {
     use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
-    use gridloom_base::{Dtype, Machine, Meta, Method, Origin};
+    use gridloom_base::{Dtype, Machine, Meta, Method};
 
     impl Names {
         /// Returns the searches, to begin some in tests of other files.
@@ -767,14 +897,14 @@ mod tests {
         let (version, replicas, is_durable, put_by) = (1, 1, true, None);
         let named = NamedDatum {
             datum,
-            name: "field".into(),
+            name: "~/field".into(),
             version,
             meta,
             replicas,
             is_durable,
             method,
             put_by,
-            owner: String::new(),
+            readers: Default::default(),
         };
         let report = ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] };
         let sent = format!("{:?}", receive(&mut agent, NodeId(2), report));

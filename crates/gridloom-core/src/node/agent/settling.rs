@@ -87,7 +87,7 @@ impl Settling {
     pub(super) fn is_premature(&self, now: Time, servers: usize, message: &ClientToCatalog, error: &NameError) -> bool {
         match error {
             NameError::NoRoom { .. } => self.may_return(now, servers),
-            NameError::Unknown { .. } | NameError::Lost { .. } => {
+            NameError::Unknown { .. } | NameError::NotShared { .. } | NameError::Lost { .. } => {
                 let is_lost = matches!(error, NameError::Lost { .. });
                 self.is_unsettled(now, servers) || is_lost && waits(message) && self.may_return(now, servers)
             }
@@ -179,6 +179,7 @@ fn single_name(message: &ClientToCatalog) -> Option<&str> {
     match message {
         ClientToCatalog::Find { name, .. }
         | ClientToCatalog::Delete { name, .. }
+        | ClientToCatalog::Share { name, .. }
         | ClientToCatalog::Explain { name, .. } => Some(name),
         _ => None,
     }

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use super::batches::Batches;
-use super::former_users::FormerUsers;
 use super::registry::{Reach, Registry};
 use super::{PeerInfo, send};
 use crate::data::{Batch, Candidate, Catalog, DatumTransfers, Reader, SLICED_BYTES_MIN, Source};
@@ -17,7 +16,7 @@ use crate::member::Members;
 use crate::node::message::{CatalogToServer, LinkBasis, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX};
-use gridloom_base::{DatumId, Meta, Method, NodeId, Origin, PutOrigin, Time, slice_bytes};
+use gridloom_base::{DatumId, Meta, Method, NodeId, Origin, Time, plain_name, slice_bytes};
 use gridloom_perf::{LinkEstimate, Links, NetworkTree};
 
 /// The estimate for servers that could not reach each other. It is so bad that such a pair is used only if there is no other.
@@ -32,22 +31,12 @@ pub(super) struct GridFacts<'a> {
     pub(super) servers: &'a Registry,
     pub(super) links: &'a Links<String>,
     pub(super) members: &'a Members<PeerInfo>,
-    pub(super) former_users: &'a FormerUsers,
 }
 
 impl<'a> GridFacts<'a> {
     /// Returns the user of a connected client, with their rights.
     pub(super) fn origin(self, client: NodeId) -> Option<&'a Origin> {
         self.members.get(client).map(|peer| &peer.data.origin)
-    }
-
-    /// Returns the user who owns a datum that a client puts: for a function, the user of the program that called it.
-    pub(super) fn owner_of_put(self, client: NodeId, made_by: Option<&PutOrigin>) -> &'a str {
-        let connected = |client| self.origin(client).map(|origin| origin.user.as_str());
-        let user = |client| connected(client).or_else(|| self.former_users.get(client));
-        let is_functions = self.origin(client).is_some_and(|origin| origin.is_functions);
-        let caller = made_by.filter(|_| is_functions).and_then(|origin| user(origin.task.client));
-        caller.or_else(|| user(client)).unwrap_or("")
     }
 
     pub(super) fn with(self, catalog: &'a Catalog) -> DatumFacts<'a> {
@@ -76,7 +65,7 @@ impl DatumFacts<'_> {
     pub(super) fn why_lost(&self, datum: DatumId) -> String {
         let Some(named) = self.catalog.named(datum.whole()) else { return "it was deleted or replaced".into() };
         let cause = self.catalog.why_lost(datum.whole()).map_or(String::new(), |why| format!(": {why}"));
-        format!("no server has '{}' any more{cause}", named.name)
+        format!("no server has '{}' any more{cause}", plain_name(&named.name))
     }
 }
 
@@ -540,7 +529,7 @@ mod tests {
                 is_durable: false,
                 method: Method::Auto,
                 put_by: None,
-                owner: String::new(),
+                readers: Default::default(),
             };
             let message =
                 ServerToCatalog::StoredVersions { data: vec![StoredVersion { named, is_current: true }] }.into();

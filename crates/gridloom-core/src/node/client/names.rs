@@ -68,6 +68,10 @@ enum NameRequest {
     Delete {
         name: String,
     },
+    Share {
+        name: String,
+        users: Vec<String>,
+    },
     List {
         prefix: String,
         after: String,
@@ -86,6 +90,9 @@ impl NameRequest {
                 ClientToCatalog::Find { request, name: name.clone(), waits: *waits }
             }
             NameRequest::Delete { name } => ClientToCatalog::Delete { request, name: name.clone() },
+            NameRequest::Share { name, users } => {
+                ClientToCatalog::Share { request, name: name.clone(), users: users.clone() }
+            }
             NameRequest::List { prefix, after } => {
                 ClientToCatalog::List { request, prefix: prefix.clone(), after: after.clone() }
             }
@@ -101,6 +108,7 @@ impl NameRequest {
             NameRequest::Put(put) => format!("to put '{}'", put.name),
             NameRequest::Find { name, .. } => format!("for '{name}'"),
             NameRequest::Delete { name } => format!("to delete '{name}'"),
+            NameRequest::Share { name, .. } => format!("to share '{name}'"),
             NameRequest::List { prefix, .. } => format!("for names that begin with '{prefix}'"),
             NameRequest::Explain { name, .. } => format!("where '{name}' is"),
         }
@@ -231,6 +239,7 @@ impl Client {
                 NameRequest::Find { name, waits, is_forgotten: false, deadline, fetches: brings }
             }
             NameCommand::Delete { name } => NameRequest::Delete { name },
+            NameCommand::Share { name, users } => NameRequest::Share { name, users },
             NameCommand::List { prefix, after } => NameRequest::List { prefix, after },
             NameCommand::Explain { name, after } => NameRequest::Explain { name, after },
             NameCommand::CancelWait => return self.cancel_request(now, request, out),
@@ -419,6 +428,7 @@ impl Client {
         };
         let put = self.names.put_mut(request).expect("found above");
         let PutStage::Sending { named, server } = put.stage.clone() else { return };
+        let put_name = put.name.clone();
         let Some(error) = failed else {
             put.stage = PutStage::Stored { named, server, since: now };
             return;
@@ -431,12 +441,12 @@ impl Client {
         let name = self.contacts.name_of(server);
         match error {
             TaskError::ServerLost { .. } | TaskError::NotMapped { .. } => {
-                self.put_again(request, NameError::NotStored { name: named.name, server: name, why }, out);
+                self.put_again(request, NameError::NotStored { name: put_name, server: name, why }, out);
             }
             TaskError::StoreFailed { .. } | TaskError::StoreFull { .. } => {
                 self.put_elsewhere(request, (server, why), out)
             }
-            _ => self.answer(request, Err(NameError::NotStored { name: named.name, server: name, why }), out),
+            _ => self.answer(request, Err(NameError::NotStored { name: put_name, server: name, why }), out),
         }
     }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Message;
 use crate::data::{Verdict, VersionReport};
-use gridloom_base::{DatumId, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin};
+use gridloom_base::{DatumId, Meta, Method, NameError, NamedDatum, NodeId, PutOrigin, Readers};
 use gridloom_perf::LinkEstimate;
 
 /// Messages about shared names.
@@ -75,6 +75,8 @@ pub enum ClientToCatalog {
     Reads { data: Vec<(DatumId, u64)> },
     /// The client no longer reads a datum that it has found this many times.
     Release { datum: DatumId, times: u64 },
+    /// Shares a name with these users, and with no others.
+    Share { request: u64, name: String, users: Vec<String> },
     /// Deletes a name.
     Delete { request: u64, name: String },
     /// Lists the names that begin with `prefix` and follow `after` in order.
@@ -91,6 +93,7 @@ impl ClientToCatalog {
             | ClientToCatalog::CheckPut { request, .. }
             | ClientToCatalog::Find { request, .. }
             | ClientToCatalog::CancelRequest { request, .. }
+            | ClientToCatalog::Share { request, .. }
             | ClientToCatalog::Delete { request, .. }
             | ClientToCatalog::List { request, .. }
             | ClientToCatalog::Explain { request, .. } => Some(*request),
@@ -126,6 +129,7 @@ pub enum CatalogAnswer {
         holders: Vec<(NodeId, String)>,
     },
     Deleted,
+    Shared,
     Listed {
         /// At most [`gridloom_base::limits::SHARED_DATA_PER_MESSAGE`], in order of name.
         names: Vec<NameEntry>,
@@ -185,6 +189,8 @@ pub enum LinkBasis {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct NameEntry {
     pub named: NamedDatum,
+    /// The user to whom it belongs.
+    pub owner: String,
     /// Servers with a copy.
     pub holders: Vec<NodeId>,
 }
@@ -228,6 +234,8 @@ pub enum CatalogToServer {
     Expect { named: NamedDatum, client: NodeId },
     /// The datum is no longer the current version of its name, but clients still read it.
     Superseded { datum: DatumId },
+    /// The owner of the datum has shared it with other users than before.
+    Readers { datum: DatumId, readers: Readers },
     /// The datum is lost or was deleted. Tasks that read it fail.
     Lost { datum: DatumId, why: String },
     /// Disconnect from a server that does not respond: other servers have the data that it should send.

@@ -108,7 +108,7 @@ mod tests {
             is_durable,
             method: Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         }
     }
 

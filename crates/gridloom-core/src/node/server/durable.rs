@@ -8,7 +8,7 @@ use super::{Server, send};
 use crate::data::Origin;
 use crate::node::message::{StoredVersion, TaskToClient};
 use crate::node::protocol::Effect;
-use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, NamedDatum, NodeId, Readers, TaskError, TaskId, Time};
 
 /// Data that are being written.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ struct Writing {
     is_given_up: bool,
     /// It is no longer the current version of its name.
     is_superseded: bool,
+    /// Its readers have changed since the writing began.
+    has_new_readers: bool,
 }
 
 impl Durable {
@@ -35,7 +37,8 @@ impl Durable {
     pub(super) fn begin(&mut self, task: TaskId, named: &NamedDatum, out: &mut Vec<Effect>) {
         let begun = self.writing.entry(named.datum).or_insert_with(|| {
             out.push(Effect::MakeDurable { named: Box::new(named.clone()) });
-            Writing { named: named.clone(), tasks: Vec::new(), is_given_up: false, is_superseded: false }
+            let (tasks, named) = (Vec::new(), named.clone());
+            Writing { named, tasks, is_given_up: false, is_superseded: false, has_new_readers: false }
         });
         begun.tasks.push(task);
     }
@@ -43,6 +46,14 @@ impl Durable {
     /// True if the datum was deleted while it was being written.
     pub(super) fn is_given_up(&self, datum: DatumId) -> bool {
         self.writing.get(&datum).is_some_and(|writing| writing.is_given_up)
+    }
+
+    /// Sets the users with whom a datum that is being written is shared.
+    pub(super) fn set_readers(&mut self, datum: DatumId, readers: &Readers) {
+        if let Some(writing) = self.writing.get_mut(&datum) {
+            writing.named.readers.clone_from(readers);
+            writing.has_new_readers = true;
+        }
     }
 
     /// Marks a datum as a former version of its name.
@@ -81,7 +92,7 @@ impl Server {
         outcome: Result<(), String>,
         out: &mut Vec<Effect>,
     ) {
-        let Some(Writing { named, tasks, is_given_up, is_superseded: is_former }) =
+        let Some(Writing { named, tasks, is_given_up, is_superseded: is_former, has_new_readers }) =
             self.shared.durable.writing.remove(&datum)
         else {
             return;
@@ -108,6 +119,9 @@ impl Server {
             // The catalog was notified of the copy.
             self.reports.report_transfers(now, NodeId::CATALOG, self.admission.others(NodeId::CATALOG), out);
             send(out, NodeId::CATALOG, TaskToClient::Dropped { data: vec![datum] });
+        }
+        if has_new_readers && outcome.is_ok() {
+            out.push(Effect::UpdateDurable { named: Box::new(named.clone()) });
         }
         if is_former {
             self.shared.set_superseded(datum, out);

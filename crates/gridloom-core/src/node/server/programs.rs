@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gridloom_base::{NodeId, Origin, Program};
+use gridloom_base::{NameKind, NodeId, Origin, Program};
 
 use crate::graph::Task;
 
@@ -47,16 +47,18 @@ impl Programs {
     /// Returns the program that made a task. The program of a nested call need not be connected here; then it is the function
     /// that made the call.
     pub(super) fn of(&self, task: &Task) -> Option<&Program> {
-        self.client_of(task).map(|client| &client.program)
+        let client = self.clients.get(&task.program()).or_else(|| self.clients.get(&task.id.client));
+        client.map(|client| &client.program)
     }
 
-    /// Returns the user to whom a task belongs; empty for tasks of the catalog.
+    /// Returns the user to whom a task belongs: the user of its client, or the one that a function states. Empty for tasks
+    /// of the catalog.
     pub(super) fn user_of(&self, task: &Task) -> Arc<str> {
-        self.client_of(task).map_or(&self.nobody, |client| &client.user).clone()
-    }
-
-    fn client_of(&self, task: &Task) -> Option<&Connected> {
-        self.clients.get(&task.program()).or_else(|| self.clients.get(&task.id.client))
+        let Some(client) = self.clients.get(&task.id.client) else { return self.nobody.clone() };
+        match &task.options.user {
+            Some(user) if client.origin.is_functions && NameKind::User.check(user).is_ok() => Arc::from(&**user),
+            _ => client.user.clone(),
+        }
     }
 }
 

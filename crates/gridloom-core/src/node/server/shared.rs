@@ -17,7 +17,7 @@ use crate::node::ServerTimer;
 use crate::node::message::{CatalogToServer, DamagedVersion, ServerToCatalog, StoredVersion, TransferReport};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{RATE_REPORT_NS, RECONNECT_NS_MAX, SHARED_DATA_PER_MESSAGE};
-use gridloom_base::{DatumId, NamedDatum, NodeId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, NamedDatum, NodeId, Readers, TaskError, TaskId, Time, plain_name};
 
 /// Shared data that were put here.
 #[derive(Debug, Default)]
@@ -68,6 +68,16 @@ impl SharedData {
     /// Forgets the damage of a file, and the file's record.
     fn forget_damage(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         out.extend(self.damaged.remove(&datum).map(|_| Effect::MakeTransient { datum }));
+    }
+
+    /// Sets the users with whom a datum is shared.
+    fn set_readers(&mut self, datum: DatumId, readers: &Readers, out: &mut Vec<Effect>) {
+        self.durable.set_readers(datum, readers);
+        let Some(StoredVersion { named, .. }) = self.held.get_mut(&datum) else { return };
+        named.readers.clone_from(readers);
+        if named.is_durable {
+            out.push(Effect::UpdateDurable { named: Box::new(named.clone()) });
+        }
     }
 
     /// Adds a shared datum that is stored here.
@@ -176,6 +186,7 @@ impl Server {
         }
         match message {
             CatalogToServer::Expect { named, client } => self.shared.expect(from, named, client),
+            CatalogToServer::Readers { datum, readers } => self.shared.set_readers(datum, &readers, out),
             CatalogToServer::Superseded { datum } => {
                 self.shared.durable.set_former(datum);
                 self.shared.set_superseded(datum, out);
@@ -278,7 +289,8 @@ impl Server {
             // On this error, the client asks the agent again.
             let why = format!(
                 "server '{}' does not expect '{}': the agent has not announced it",
-                self.config.name, named.name
+                self.config.name,
+                plain_name(&named.name)
             );
             return Err(TaskError::NotMapped { why });
         }
@@ -287,7 +299,7 @@ impl Server {
             return Err(TaskError::NotMapped { why });
         }
         if self.shared.durable.is_given_up(named.datum) {
-            let why = format!("'{}' was deleted a moment ago", named.name);
+            let why = format!("'{}' was deleted a moment ago", plain_name(&named.name));
             return Err(TaskError::NotMapped { why });
         }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);

@@ -49,6 +49,7 @@ impl Server {
             let (id, object) = (task.id, task.object());
             // A stateless server keeps no results: it runs every task as a call.
             let user = self.programs.user_of(&task);
+            task.options.user = Some(Box::from(&*user));
             let is_new = self.admission.add(now, task, &user, is_call || self.config.is_stateless);
             // The task's number was used twice: no object is made for it.
             if let (false, Some(object)) = (is_new, object)

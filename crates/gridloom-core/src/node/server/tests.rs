@@ -252,7 +252,7 @@ fn only_the_announced_client_puts_a_shared_datum() {
         is_durable: false,
         method: gridloom_base::Method::Auto,
         put_by: None,
-        owner: String::new(),
+        readers: Default::default(),
     };
     let arrived = Input::DatumArrived { from: CLIENT, datum: own, meta: meta.clone(), duration_ns: 1 };
     let mut publish = |serial: u64, client: Option<NodeId>| {

@@ -767,8 +767,32 @@ class Grid(OfSession):
         """
         self._shared.delete(name)
 
+    def share(self, name: str, users: str | Iterable[str], /) -> None:
+        """Share a name with users of the grid, and with no others: they find and read it as ``~OWNER/NAME``, and its later versions.
+
+        Data that a user has found before stay readable for that user's programs.
+
+        Parameters
+        ----------
+        name : str
+        users : str or iterable of str
+            Names of users, as `gridloom keys list` shows them; ``"*"`` is everybody. An empty list shares with nobody.
+
+        Raises
+        ------
+        UnknownName
+            If the name does not exist.
+        NotPermitted
+            If it belongs to another user.
+
+        Examples
+        --------
+        >>> grid.share("mesh", "bert")                           # doctest: +SKIP
+        """
+        self._shared.share(name, users)
+
     def names(self, prefix: str = "") -> list[SharedName]:
-        """List the names that begin with `prefix`, in order.
+        """List the names that begin with `prefix`: the user's own in order, then those that others share with the user.
 
         Parameters
         ----------

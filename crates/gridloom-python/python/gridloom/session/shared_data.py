@@ -1,4 +1,4 @@
-"""Shared data: named values that every program of a grid finds."""
+"""Shared data: named values that programs of a grid find."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class SharedName:
     servers : tuple of str
         Servers with a copy.
     owner : str
-        The user who put it. Other users can read it, but not replace or delete it.
+        The user to whom it belongs.
+    readers : tuple of str
+        Users with whom the owner has shared it; ``*`` is everybody. See `Grid.share`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class SharedName:
     replicas: int
     servers: tuple[str, ...]
     owner: str
+    readers: tuple[str, ...]
 
 
 class SharedValue(RemoteValue):
@@ -186,12 +189,17 @@ class SharedData:
         """Delete a name, as `Grid.delete`."""
         _gridloom.delete_shared(self._session.raw, _text("name", name))
 
+    def share(self, name: str, users: str | Iterable[str], /) -> None:
+        """Share a name with users, as `Grid.share`."""
+        named = [users] if isinstance(users, str) else [_text("a user", user) for user in users]
+        _gridloom.share_name(self._session.raw, _text("name", name), named)
+
     def names(self, prefix: str = "") -> list[SharedName]:
         """List the names that begin with `prefix`, as `Grid.names`."""
         listed = _gridloom.list_shared(self._session.raw, _text("prefix", prefix))
         return [
-            SharedName(name, version, kind, nbytes, replicas, tuple(servers), owner)
-            for name, version, kind, nbytes, replicas, servers, owner in listed
+            SharedName(name, version, kind, nbytes, replicas, tuple(servers), owner, tuple(readers))
+            for name, version, kind, nbytes, replicas, servers, owner, readers in listed
         ]
 
 

@@ -99,7 +99,7 @@ pub(super) mod tests {
             is_durable: false,
             method: Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         };
         Ok(CatalogAnswer::Found { named, holders: Vec::new() })
     }

@@ -37,7 +37,7 @@ impl Client {
                 PutStage::Stored { named, server, since } if now.since(*since) >= RECONNECT_NS_MAX => {
                     let why = "the agent has forgotten it".into();
                     let server = self.contacts.name_of(*server);
-                    let error = NameError::NotStored { name: named.name.clone(), server, why };
+                    let error = NameError::NotStored { name: put.name.clone(), server, why };
                     unsure.push((*request, named.datum, Some(error)));
                 }
                 PutStage::Stored { named, since, .. } if now.since(*since) >= HEARTBEAT_NS => {

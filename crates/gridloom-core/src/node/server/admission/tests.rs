@@ -197,7 +197,7 @@ fn an_earlier_copy_stays_when_it_gets_a_name() {
             is_durable: false,
             method: gridloom_base::Method::Auto,
             put_by: None,
-            owner: String::new(),
+            readers: Default::default(),
         }));
         let publish = Task { kind, outputs: Vec::new(), ..task(1, &[5], 11, 1) };
         assert!(admission.add(Time(0), publish.clone(), &"user".into(), false));
