@@ -96,8 +96,9 @@ impl Grid {
         let id = self.nodes.next_id();
         let node = match spec.clone() {
             NodeSpec::Agent { name } => {
-                let machine =
-                    AnyMachine::Agent(Box::new(Agent::new(AgentConfig { id, name: name.clone(), is_shared: true })));
+                let agent = Agent::new(AgentConfig { id, name: name.clone(), is_shared: true });
+                let usage = self.usage.get(&name).cloned().unwrap_or_default();
+                let machine = AnyMachine::Agent(Box::new(agent.with_usage(usage)));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {

@@ -117,6 +117,16 @@ impl Catalog {
         self.placed.get(&server).copied().unwrap_or(0)
     }
 
+    /// Returns the bytes of data that belong to each user, in all copies.
+    pub fn stored_bytes(&self) -> BTreeMap<&str, u64> {
+        let mut stored = BTreeMap::new();
+        for version in self.versions.values() {
+            let bytes = version.named.meta.size_bytes().saturating_mul(version.holders.len() as u64);
+            *stored.entry(version.named.owner.as_str()).or_default() += bytes;
+        }
+        stored
+    }
+
     /// Returns the name and description of a datum.
     pub fn named(&self, datum: DatumId) -> Option<&NamedDatum> {
         self.versions.get(&datum).map(|version| &version.named)

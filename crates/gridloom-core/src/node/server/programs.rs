@@ -55,6 +55,16 @@ impl Programs {
         self.client_of(task).map_or(&self.nobody, |client| &client.user).clone()
     }
 
+    /// Returns a connected program.
+    pub(super) fn program(&self, client: NodeId) -> Option<&Program> {
+        self.clients.get(&client).map(|client| &client.program)
+    }
+
+    /// Returns the user of a connected program; `None` for functions, which run here.
+    pub(super) fn user_of_client(&self, client: NodeId) -> Option<Arc<str>> {
+        self.clients.get(&client).filter(|client| !client.origin.is_functions).map(|client| client.user.clone())
+    }
+
     fn client_of(&self, task: &Task) -> Option<&Connected> {
         self.clients.get(&task.program()).or_else(|| self.clients.get(&task.id.client))
     }
