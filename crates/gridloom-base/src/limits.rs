@@ -344,3 +344,32 @@ pub const STORE_BYTES_DEFAULT: u64 = 4 << 30;
 pub const WORK_FLOPS_DEFAULT: f64 = 1e6;
 /// Speed assumed for a server that has not been measured yet, in floating-point operations per second.
 pub const SPEED_FLOPS_DEFAULT: f64 = 1e9;
+
+/// Interval between two reports of a server about the usage of users. A server that is killed has not reported the rest.
+pub const USAGE_REPORT_NS: u64 = 10 * SECOND_NS;
+/// Users whose usage a server counts separately; all others count as one. A report of all of them is at most 100 KiB long.
+pub const USAGE_USERS_MAX: usize = 256;
+/// Days for which the agent keeps the usage of users: more than a year, for yearly reports.
+pub const USAGE_DAYS_MAX: u32 = 400;
+/// Users of one day whose usage the agent keeps separately; all others count as one.
+pub const USAGE_USERS_PER_DAY_MAX: usize = 1024;
+/// Days after which the agent forgets the last report of a server that reports nothing. Servers repeat their reports more often.
+pub const USAGE_SERVER_DAYS_MAX: u32 = 30;
+/// Users in the last reports of all servers, in total, that the agent remembers. Beyond it, the servers that have been silent
+/// longest are forgotten: 20 MiB.
+pub const USAGE_TOTALS_MAX: usize = 1 << 17;
+/// Entries in one answer about usage.
+pub const USAGE_PER_PAGE: usize = 1024;
+/// Records of one user per [`AUDIT_NS`] in the audit log of the agent; the others are only counted. A program that reads
+/// thousands of shared names in a second must not fill the disk.
+pub const AUDIT_RECORDS_MAX: u32 = 120;
+/// See [`AUDIT_RECORDS_MAX`].
+pub const AUDIT_NS: u64 = 60 * SECOND_NS;
+/// Users for whom records are counted separately; all others count as one.
+pub const AUDIT_USERS_MAX: usize = 1024;
+/// Records in one report of a server, and kinds of calls that it counts separately.
+pub const AUDIT_PER_REPORT: usize = 256;
+/// Records of one server per [`AUDIT_NS`] in the audit log: those of ten full reports.
+pub const AUDIT_RECORDS_OF_SERVER_MAX: u32 = 5120;
+/// Requests of one client whose answers the agent awaits, to record them.
+pub const AUDIT_REQUESTS_MAX: usize = 256;

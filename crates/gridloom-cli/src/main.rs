@@ -8,6 +8,7 @@ mod log;
 mod model_store;
 mod npy;
 mod quantities;
+mod records;
 mod registered;
 mod values;
 
@@ -20,7 +21,7 @@ use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
     heuristics, idl, keys, logs, manual, models, mpirun, platform, serve, servers, sim, simulate, testbed, top, units,
-    up, worker,
+    up, usage, worker,
 };
 use gridloom_base::escaped::escaped_json;
 
@@ -57,6 +58,7 @@ enum Command {
     Calls(calls::Options),
     Cancel(cancel::Options),
     Logs(logs::Options),
+    Usage(usage::Options),
     Data(data::Options),
     Simulate(simulate::Options),
     Deploy(deploy::Options),
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         Command::Calls(options) => calls::run(&options),
         Command::Cancel(options) => cancel::run(&options),
         Command::Logs(options) => logs::run(&options),
+        Command::Usage(options) => usage::run(&options),
         Command::Data(options) => data::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Deploy(options) => deploy::run(&options),

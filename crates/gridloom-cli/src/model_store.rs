@@ -52,11 +52,16 @@ pub struct ModelStore {
     has_failed: bool,
 }
 
-/// Returns the default folder, or `None` if there is no home.
+/// Returns the default folder of models, or `None` if there is no home.
 pub fn usual_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("models"))
+}
+
+/// Returns the folder for what the program stores between runs, or `None` if there is no home.
+pub fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("gridloom/models"))
+    Some(state.join("gridloom"))
 }
 
 impl ModelStore {

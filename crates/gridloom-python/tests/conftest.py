@@ -33,6 +33,7 @@ def _program():
 @pytest.fixture(scope="session", autouse=True)
 def keys(tmp_path_factory):
     """Not those of the user, which an agent would make. No module sets the variable: workers import modules of tests."""
+    os.environ.setdefault("GRIDLOOM_RECORDS", "none")
     if "GRIDLOOM_KEYS" not in os.environ:
         os.environ["GRIDLOOM_KEYS"] = str(tmp_path_factory.mktemp("keys"))
         if found := _program():

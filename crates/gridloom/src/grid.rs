@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{OutputPage, OutputQuery, ProgramWaits, ServerStatus};
+use gridloom_core::node::message::{DayUsage, OutputPage, OutputQuery, ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
 use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
@@ -340,6 +340,20 @@ impl Grid {
     /// If the session is closed.
     pub fn waits(&self, limit: Duration) -> Result<Vec<ProgramWaits>, Error> {
         session::waits(&self.0, limit)
+    }
+
+    /// Returns what users have used on these days since 1970-01-01, UTC, in order of day and user, and the bytes of shared data that
+    /// each stores now. Administrators see all users, others only themselves.
+    ///
+    /// # Errors
+    /// If the agent does not answer within `limit`, or does not permit this user to see the other one.
+    pub fn usage(
+        &self,
+        days: (u32, u32),
+        user: Option<String>,
+        limit: Duration,
+    ) -> Result<(Vec<DayUsage>, Vec<(String, u64)>), Error> {
+        session::usage(&self.0, days, user, limit)
     }
 
     /// Waits until the models of all servers are known here, but no longer than `limit`. On a simulated grid models arrive with

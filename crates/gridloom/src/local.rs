@@ -239,8 +239,12 @@ impl LocalProcesses {
             command
         };
         let mut progress = StartProgress::new();
-        let mut agent =
-            LocalProcess::start(command(&["agent"], 1), "agent", &keys(Role::Agent, "agent")?, config.silent)?;
+        let mut agent = LocalProcess::start(
+            command(&["agent", "--records", "none"], 1),
+            "agent",
+            &keys(Role::Agent, "agent")?,
+            config.silent,
+        )?;
         await_ready(&mut [&mut agent], &mut progress)?;
         let line = agent.ready_line().to_string();
         let address = serde_json::from_str::<serde_json::Value>(&line)

@@ -45,7 +45,7 @@ pub(crate) use open::{connect, connect_servers, local, simulate};
 pub use parts::{CallbackHandler, EndTaskAnswers, GangCallback, Traffic, UnreadErrors};
 use parts::{Dropped, Next};
 pub(crate) use parts::{LaunchGroups, Launches, ObjectCounts};
-pub(crate) use requests::{await_models, end_tasks, links, statuses, take_output, waits};
+pub(crate) use requests::{await_models, end_tasks, links, statuses, take_output, usage, waits};
 use state::Effects;
 pub(crate) use state::State;
 pub use state::{CallEnd, CallOutput};

@@ -1,25 +1,29 @@
 //! `gridloom agent`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use gridloom_base::EscapedLine;
 use gridloom_core::data::IdentifierKey;
-use gridloom_core::node::{Agent, AgentConfig, Node};
+use gridloom_core::node::{Agent, AgentConfig, Node, UsageTable};
 use gridloom_keys::Role;
 use gridloom_net::driver::{NetConfig, NetNode};
-use gridloom_net::identity::random;
+use gridloom_net::identity::{Keys, random};
 use serde_json::json;
 
 use super::{
     AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_listen, print_json, print_line,
     stop_on_signals,
 };
+use crate::model_store::state_folder;
+use crate::records::Records;
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
-/// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It stores nothing on disk: after a
-/// restart the servers register again. All nodes of a grid need keys of it. The first agent of a user makes a grid, and
+/// The agent prints the address where it listens, and runs until SIGINT or SIGTERM. It stores only its records on disk: after
+/// a restart the servers register again. All nodes of a grid need keys of it. The first agent of a user makes a grid, and
 /// the user's other programs on this machine find its keys. Other machines and users are admitted by 'gridloom keys'.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gridloom agent --listen 127.0.0.1:7711")]
@@ -30,16 +34,20 @@ pub struct Options {
     /// Name of the agent
     #[arg(long, default_value = "agent")]
     name: String,
+    /// Folder for the usage of users and the audit log, or 'none' [default: ~/.local/state/gridloom/records/GRID]
+    #[arg(long, env = "GRIDLOOM_RECORDS", hide_env_values = true, value_name = "FOLDER")]
+    records: Option<PathBuf>,
     #[command(flatten)]
     rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
-    let Options { listen, name, rest } = options;
+    let Options { listen, name, records, rest } = options;
     rest.check(listen)?;
     let keys = rest.keys(Role::Agent, &name, true)?.own;
     rest.start_log();
+    let (mut records, usage) = open_records(records, &keys)?;
     let config = NetConfig {
         site: rest.site()?,
         listen: Some(listen),
@@ -48,8 +56,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
         ..NetConfig::new(keys)
     };
     let identifier_key = IdentifierKey(random()?);
-    let make =
-        |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true, identifier_key })));
+    let config_of = |id| AgentConfig { id, name, is_shared: true, identifier_key };
+    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage)));
     let node = NetNode::start(make, config)?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
     log_waits_on_signal(&node)?;
@@ -57,5 +65,37 @@ pub fn run(options: Options) -> Result<ExitCode> {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
     }
-    drive(&node, |_| {})
+    let ended = drive(&node, |event| {
+        if let Some(records) = &mut records {
+            records.add(event);
+        }
+    });
+    records.into_iter().for_each(Records::finish);
+    ended
+}
+
+/// Opens the records of this grid's earlier agents, unless --records is `none`. A default folder that cannot be used is reported.
+fn open_records(folder: Option<PathBuf>, keys: &Keys) -> Result<(Option<Records>, UsageTable)> {
+    let is_given = folder.is_some();
+    let folder = match folder {
+        Some(folder) if folder.as_os_str() == "none" => return Ok(Default::default()),
+        Some(folder) => Some(folder),
+        None => state_folder().zip(keys.identity()).map(|(state, own)| state.join("records").join(own.grid())),
+    };
+    let Some(folder) = folder else { return Ok(Default::default()) };
+    match Records::open(&folder) {
+        Ok((records, usage, warning)) => {
+            warning.into_iter().for_each(warn);
+            Ok((Some(records), usage))
+        }
+        Err(error) if is_given => Err(error.context("--records")),
+        Err(error) => {
+            warn(format!("usage and audit log are not kept: {error:#}; --records none keeps none"));
+            Ok(Default::default())
+        }
+    }
+}
+
+fn warn(text: String) {
+    tracing::warn!(target: "gridloom.records", "{}", EscapedLine(&text));
 }

@@ -34,6 +34,7 @@ pub mod testbed;
 pub mod top;
 pub mod units;
 pub mod up;
+pub mod usage;
 pub mod worker;
 
 use std::fs::File;
@@ -265,7 +266,7 @@ pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<
     let stopped = node.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            stopped.stop();
+            stop(&stopped);
         }
     });
     if until_stdin_closes {
@@ -273,10 +274,16 @@ pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<
         std::thread::spawn(move || {
             // An input that cannot be read counts as closed.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-            stopped.stop();
+            stop(&stopped);
         });
     }
     Ok(())
+}
+
+/// Ends a node. A server first reports to the agent what its users have used.
+fn stop(node: &NetNode) {
+    node.command(gridloom_core::node::Command::Stop);
+    node.stop();
 }
 
 /// Makes the node log what it waits for when the process receives SIGUSR2.

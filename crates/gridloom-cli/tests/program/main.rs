@@ -39,3 +39,4 @@ mod up_python;
 mod up_slurm;
 mod up_ssh;
 mod up_two_users;
+mod usage;

@@ -14,7 +14,7 @@ use bounds::output_of;
 pub fn gridloom(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gridloom"));
     command.args(arguments).env("GRIDLOOM_KEYS", keys()).env_remove("GRIDLOOM_AGENT");
-    command.env("GRIDLOOM_MODELS", "none");
+    command.env("GRIDLOOM_MODELS", "none").env("GRIDLOOM_RECORDS", "none");
     command.stdin(Stdio::null());
     command
 }

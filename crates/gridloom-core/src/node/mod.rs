@@ -8,13 +8,14 @@ mod log;
 pub mod message;
 mod probing;
 pub mod protocol;
+mod record_limit;
 pub mod server;
 mod timer;
 mod unreported;
 pub mod version;
 pub mod world;
 
-pub use agent::{Agent, AgentConfig};
+pub use agent::{Agent, AgentConfig, UsageTable};
 pub use client::{Client, ClientConfig};
 pub use client_with_agent::{ClientWithAgent, ClientWithAgentConfig};
 pub use log::{Category, LogLine};

@@ -2,7 +2,7 @@
 //! program that uses it.
 //!
 //! **The world's contract.** Both worlds keep these guarantees, and the conformance suite checks them.
-//! 1. Inputs are handled one at a time; `now` never goes back.
+//! 1. Inputs are handled one at a time; `now` never goes back. In the real world, it counts from the beginning of 1970.
 //! 2. Messages and small data between two nodes arrive in the order sent, each once, until the connection is lost.
 //!    Messages may overtake large data.
 //! 3. `PeerUp` precedes the first message of a peer, and `PeerLost` follows the last one. A `Dial` ends in exactly one
@@ -35,7 +35,8 @@ use serde::{Deserialize, Serialize};
 use crate::call::{CallTimeouts, Callback, CallbackAnswer, Deferral, TaskOutput};
 use crate::graph::{Group, Task};
 use crate::node::message::{
-    CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ProgramWaits, ServerStatus, TaskReport, TransferReport,
+    AuditRecord, CatalogAnswer, MapRequest, Message, OutputPage, OutputQuery, ProgramWaits, ServerStatus, TaskReport,
+    TransferReport, UsagePage, UsageQuery, UserUsage,
 };
 use crate::node::{LogLine, Timer};
 use gridloom_base::{
@@ -55,6 +56,14 @@ pub enum Role {
 }
 
 impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Agent => "agent",
+            Role::Server => "server",
+            Role::Client => "client",
+        }
+    }
+
     /// True if a node of this role may send the datum. Clients and agents hold only their own data.
     pub fn may_send(self, node: NodeId, datum: DatumId) -> bool {
         self == Role::Server || datum.client == node
@@ -306,6 +315,8 @@ pub enum Command {
     Links,
     /// Request what the programs of all clients wait for. Ends in `Waits`.
     Waits,
+    /// Request the usage of users from the agent. Ends in `Usage`.
+    Usage(UsageQuery),
     /// Have a server report everything that it has learned to the agent. Ends in a `Directory` that contains it,
     /// followed by `ModelsKnown`.
     CollectModels { server: NodeId },
@@ -317,6 +328,8 @@ pub enum Command {
     EndTask { server: NodeId, task: TaskId },
     /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
     Drain,
+    /// To a server, from its own process: the process is about to end. Reports the usage so far to the agent.
+    Stop,
     /// To a node, from its own process: log what it waits for. An agent logs what the programs of its clients wait for, and a
     /// server logs its calls.
     LogWaits,
@@ -401,6 +414,13 @@ pub enum Event {
     },
     /// What the programs of all clients wait for, the longest waits first; empty if there is no agent.
     Waits { programs: Vec<ProgramWaits> },
+    /// The usage of users, or why the agent does not report it.
+    Usage { query: UsageQuery, answer: Result<UsagePage, String> },
+    /// To the world of an agent: users of a server have used this much since it started, as reported on that day. The world
+    /// stores it with [`UsageTable::report`](crate::node::UsageTable::report).
+    UsageReported { day: u32, server: NodeId, users: Vec<UserUsage> },
+    /// To the world of an agent: a record for the audit log.
+    Audit(Box<AuditRecord>),
     /// The directory contains everything that the server had learned at the time of the request.
     ModelsKnown { server: NodeId },
     /// A server has updated its model of one of its functions.

@@ -57,6 +57,8 @@ pub(super) enum ConnectionUpdate {
     /// An input for the state machine.
     Input(Input),
     Log(LogLine),
+    /// A connection was refused.
+    TurnedAway(LogLine),
     /// A control connection is up, with the negotiated wire version.
     Up(Link, Box<Hello>, Pass, u16),
     /// The control connection is down.
@@ -197,6 +199,11 @@ impl Connections {
         self.news.push_back(ConnectionUpdate::Log(line));
     }
 
+    /// Reports that a connection was refused.
+    fn turned_away(&mut self, line: LogLine) {
+        self.news.push_back(ConnectionUpdate::TurnedAway(line));
+    }
+
     // ---- accepting
 
     pub(super) fn accept(&mut self, now: Time) {
@@ -251,7 +258,7 @@ impl Connections {
                 "{HANDSHAKES_MAX} handshakes were in progress, the maximum, and the oldest was closed for a new \
                  one{more}"
             );
-            self.log(warning("a connection was turned away").why(why));
+            self.turned_away(warning("a connection was turned away").why(why));
         }
         true
     }
@@ -267,7 +274,7 @@ impl Connections {
         }
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
-            self.log(warning("a connection was turned away").why(format!("{why}{more}")));
+            self.turned_away(warning("a connection was turned away").why(format!("{why}{more}")));
         }
         true
     }
@@ -289,7 +296,7 @@ impl Connections {
         self.reserve = open_reserve();
         if let Some(more) = self.refusals.admit(now) {
             let why = format!("{}{more}", descriptors::describe(error));
-            self.log(warning("a connection was turned away").why(why));
+            self.turned_away(warning("a connection was turned away").why(why));
         }
         true
     }
@@ -490,7 +497,7 @@ impl Connections {
             Some((token_of(peer.link), peer.name.clone(), why))
         });
         for (token, name, why) in revoked.collect::<Vec<_>>() {
-            self.log(warning("a connection was closed").peer(name).why(&why));
+            self.turned_away(warning("a connection was closed").peer(name).why(&why));
             self.refuse(token, &why);
         }
     }

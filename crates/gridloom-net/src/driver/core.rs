@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Time, dial};
+use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Program, Time, dial};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Kind, ReceiveBuffer};
-use gridloom_core::node::message::{DataMessage, Message};
+use gridloom_core::node::message::{AuditEvent, AuditRecord, DataMessage, Message};
 use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
 use mio::event::Event as Readiness;
 use mio::{Events, Token};
@@ -180,6 +180,7 @@ impl Core {
                 match news {
                     contacts::ConnectionUpdate::Input(input) => self.pending.push_back(input),
                     contacts::ConnectionUpdate::Log(line) => self.log(line),
+                    contacts::ConnectionUpdate::TurnedAway(line) => self.turned_away(line),
                     contacts::ConnectionUpdate::Up(link, hello, pass, version) => {
                         let is_with = self.revocations.is_with(hello.role);
                         self.streams.peer_up(link, *hello, pass, version);
@@ -207,6 +208,20 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Logs and records that a connection was refused. The number of these lines is limited.
+    fn turned_away(&mut self, line: LogLine) {
+        // Usually the peer has just disconnected.
+        if line.level == Level::Debug {
+            return self.log(line);
+        }
+        let (user, host) = Default::default();
+        let by = Program { client: NodeId::CATALOG, user, host, name: line.peer.clone().unwrap_or_default() };
+        let record = AuditRecord::new(AuditEvent::Connect, by, "").refused(line.why.clone().unwrap_or_default());
+        let address = line.address.clone().unwrap_or_default();
+        self.events.push_back(Event::Audit(Box::new(AuditRecord { address, ..record })));
+        self.log(line);
     }
 
     pub(crate) fn log(&mut self, line: LogLine) {

@@ -168,6 +168,10 @@ impl Grid {
         if self.calls.handle_session_event(environment, &mut self.nodes, node, &event) {
             return None;
         }
+        if let Event::UsageReported { day, server, users } = &event {
+            let name = self.nodes.node(node).name.clone();
+            self.usage.entry(name).or_default().report(*day, *server, users);
+        }
         match self.nodes.node(node).role {
             Role::Client => {
                 self.nodes.add_event(node, event);

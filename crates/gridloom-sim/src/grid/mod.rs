@@ -26,8 +26,10 @@ mod storage;
 mod tasks;
 mod transfers;
 
+use std::collections::BTreeMap;
+
 use gridloom_base::{DatumId, NodeId, Origin, Time};
-use gridloom_core::node::{Effect, Event, Input, Role, Timer};
+use gridloom_core::node::{Effect, Event, Input, Role, Timer, UsageTable};
 use gridloom_flow::LinkIndex;
 use gridloom_platform::HostId;
 
@@ -58,6 +60,8 @@ pub(crate) struct Grid {
     storages: Storages,
     durable: Durable,
     mappings: Mappings,
+    /// The usage of users, by the name of the agent that recorded it. It outlives the agent.
+    usage: BTreeMap<String, UsageTable>,
     /// Empty except while a machine is handled; kept so that handling does not allocate.
     effects: Vec<Effect>,
 }
@@ -86,6 +90,7 @@ impl Grid {
             storages: Storages::new(config.storages),
             durable: Durable::new(config.disks),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
+            usage: BTreeMap::new(),
             effects: Vec::new(),
         }
     }

@@ -99,7 +99,8 @@ impl Grid {
             NodeSpec::Agent { name } => {
                 let config =
                     AgentConfig { id, name: name.clone(), is_shared: true, identifier_key: identifier_key(id) };
-                let machine = AnyMachine::Agent(Box::new(Agent::new(config)));
+                let usage = self.usage.get(&name).cloned().unwrap_or_default();
+                let machine = AnyMachine::Agent(Box::new(Agent::new(config).with_usage(usage)));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {

@@ -24,5 +24,6 @@ mod scripted;
 mod sharing;
 mod standstill;
 mod uploads;
+mod usage;
 mod users;
 mod uses;

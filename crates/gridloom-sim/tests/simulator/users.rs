@@ -7,7 +7,7 @@ use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Or
 use gridloom_core::graph::{Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Command, Event, NameCommand};
+use gridloom_core::node::{Command, Event, NameCommand, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
@@ -17,15 +17,15 @@ const IDL: &str =
     "Module t;\nDefine work() CalcOrder 1e9 Calls \"C\" work();\nDefine other() CalcOrder 1e9 Calls \"C\" other();";
 
 /// One server with one slot, and programs of several users. A call takes one second.
-struct Stage {
-    sim: Simulation,
+pub(crate) struct Stage {
+    pub(crate) sim: Simulation,
     server: NodeId,
     definitions: Vec<Definition>,
     next: u64,
 }
 
 impl Stage {
-    fn new() -> Stage {
+    pub(crate) fn new() -> Stage {
         let mut sim = lan::hosts(1);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         sim.add_agent(HostId(0), "agent");
@@ -36,7 +36,7 @@ impl Stage {
     }
 
     /// Starts a program of this user.
-    fn program(&mut self, name: &str, origin: Origin) -> NodeId {
+    pub(crate) fn program(&mut self, name: &str, origin: Origin) -> NodeId {
         let client = self.sim.add_client(HostId(2), name);
         self.sim.set_origin(client, origin);
         wait_for(
@@ -48,7 +48,13 @@ impl Stage {
         client
     }
 
-    fn fault(&mut self, faults: &str) {
+    /// Finds the server that was started again.
+    pub(crate) fn find_server(&mut self) {
+        let servers = self.sim.nodes().filter(|(_, role)| *role == Role::Server);
+        self.server = servers.map(|(node, _)| node).max().expect("there is a server");
+    }
+
+    pub(crate) fn fault(&mut self, faults: &str) {
         let scenario = Scenario::parse(faults, "faults").unwrap();
         let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), self.sim.now());
         self.sim.schedule(strikes);
@@ -59,7 +65,7 @@ impl Stage {
         self.next
     }
 
-    fn call(&mut self, client: NodeId, function: usize) -> TaskId {
+    pub(crate) fn call(&mut self, client: NodeId, function: usize) -> TaskId {
         let id = TaskId { client, serial: self.serial() };
         let signature = &self.definitions[function].signature;
         let kind = TaskKind::call(&signature.name, signature.hash());
@@ -85,7 +91,7 @@ impl Stage {
         }
     }
 
-    fn end_task(&mut self, client: NodeId, task: TaskId) -> Result<(), String> {
+    pub(crate) fn end_task(&mut self, client: NodeId, task: TaskId) -> Result<(), String> {
         self.sim.command(client, Command::EndTask { server: self.server, task });
         match wait_for(&mut self.sim, client, |event| matches!(event, Event::EndTaskAnswered { .. })) {
             Event::EndTaskAnswered { answer, .. } => answer,
@@ -93,7 +99,7 @@ impl Stage {
         }
     }
 
-    fn name(&mut self, client: NodeId, command: NameCommand) -> Result<CatalogAnswer, NameError> {
+    pub(crate) fn name(&mut self, client: NodeId, command: NameCommand) -> Result<CatalogAnswer, NameError> {
         let request = self.serial();
         self.sim.command(client, Command::Name { request, command });
         let is_it =
@@ -104,7 +110,7 @@ impl Stage {
         }
     }
 
-    fn put(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
+    pub(crate) fn put(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
         let serial = self.serial();
         let (datum, task, group) = (DatumId { client, serial }, TaskId { client, serial }, GroupId { client, serial });
         let (name, meta, made_by) = (name.to_string(), Meta::array(Dtype::Uint8, &[1000]), None);
@@ -123,12 +129,12 @@ impl Stage {
         }
     }
 
-    fn share(&mut self, client: NodeId, name: &str, users: &[&str]) -> Result<CatalogAnswer, NameError> {
+    pub(crate) fn share(&mut self, client: NodeId, name: &str, users: &[&str]) -> Result<CatalogAnswer, NameError> {
         let users = users.iter().map(|user| user.to_string()).collect();
         self.name(client, NameCommand::Share { name: name.into(), users })
     }
 
-    fn delete(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
+    pub(crate) fn delete(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
         self.name(client, NameCommand::Delete { name: name.into() })
     }
 
@@ -140,7 +146,7 @@ impl Stage {
     }
 }
 
-fn user(name: &str) -> Origin {
+pub(crate) fn user(name: &str) -> Origin {
     Origin { user: name.into(), ..Origin::default() }
 }
 

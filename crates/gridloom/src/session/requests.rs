@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{OutputPage, ProgramWaits, ServerStatus};
+use gridloom_core::node::message::{DayUsage, OutputPage, ProgramWaits, ServerStatus, UsageQuery};
 use gridloom_perf::{LinkReport, ServerView};
 
 use super::{CONNECT_LIMIT, EndTaskAnswers, Session};
@@ -63,6 +63,33 @@ pub(crate) fn waits(session: &Session, limit: Duration) -> Result<Vec<ProgramWai
     match session.wait(Some(limit), |state| state.directory.waits_after(before)) {
         Err(Error::TimedOut { .. }) => Ok(Vec::new()),
         known => known,
+    }
+}
+
+/// Returns the usage of users on these days, in order of day and user, and the bytes of shared data that each stores now.
+pub(crate) fn usage(
+    session: &Session,
+    days: (u32, u32),
+    user: Option<String>,
+    limit: Duration,
+) -> Result<(Vec<DayUsage>, Vec<(String, u64)>), Error> {
+    let mut query = UsageQuery { days, user, after: None };
+    let (mut entries, mut stored) = (Vec::new(), Vec::new());
+    loop {
+        session.command(Command::Usage(query.clone()));
+        let answer = session.wait(Some(limit), |state| state.directory.take_usage(&query));
+        let page = match answer {
+            Err(Error::TimedOut { limit_seconds }) => {
+                return Err(Error::Connect(format!("the agent has not answered within {limit_seconds} s")));
+            }
+            answer => answer?.map_err(Error::Usage)?,
+        };
+        entries.extend(page.entries);
+        stored.extend(page.stored_bytes);
+        query.after = entries.last().map(|last: &DayUsage| (last.day, last.user.clone()));
+        if !page.has_more || query.after.is_none() {
+            return Ok((entries, stored));
+        }
     }
 }
 

@@ -114,8 +114,9 @@ impl State {
             Event::ServerNotReached { address, why } => self.addresses.on_answer(address, Err(why)),
             Event::Links { links } => self.links.on_answer(links),
             Event::Waits { programs } => self.directory.on_waits(programs),
-            // Only servers receive this event.
-            Event::ModelLearned { .. } => {}
+            Event::Usage { query, answer } => self.directory.on_usage(query, answer),
+            // Only the worlds of servers and agents receive these events.
+            Event::ModelLearned { .. } | Event::UsageReported { .. } | Event::Audit(_) => {}
             Event::GroupPlanned { at, group, plan, tasks, data, names, map_ns, seen } => {
                 let servers = self.directory.names();
                 let record = |record: &mut GroupRecord| {

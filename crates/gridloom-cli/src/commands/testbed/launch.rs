@@ -304,8 +304,9 @@ impl Common {
             }
             Launch { host, label: label.into(), command, environment: servers_environment.clone(), computes: false }
         };
-        let words = vec!["agent".into(), "--listen".into(), agent.clone().into()];
-        spec.services.push(service(agent_host, "the agent", words));
+        let words =
+            ["agent", "--records", "none", "--listen"].map(OsString::from).into_iter().chain([agent.clone().into()]);
+        spec.services.push(service(agent_host, "the agent", words.collect()));
         for part in &roles.servers {
             let server = part.server(platform, &[])?;
             let host = part.host.0 as usize;

@@ -23,6 +23,7 @@ mod updates;
 mod version;
 mod waits;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -114,6 +115,16 @@ impl Catalog {
     /// Returns the bytes that a server keeps or is assigned to keep.
     pub fn placed_bytes(&self, server: NodeId) -> u64 {
         self.placed.get(&server).copied().unwrap_or(0)
+    }
+
+    /// Returns the bytes of data that belong to each user, in all copies.
+    pub fn stored_bytes(&self) -> BTreeMap<Cow<'_, str>, u64> {
+        let mut stored = BTreeMap::new();
+        for version in self.versions.values() {
+            let bytes = version.named.meta.size_bytes().saturating_mul(version.holders.len() as u64);
+            *stored.entry(version.named.owner()).or_default() += bytes;
+        }
+        stored
     }
 
     /// Returns the name and description of a datum.

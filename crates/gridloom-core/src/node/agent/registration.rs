@@ -24,6 +24,9 @@ impl Agent {
         let is_alive = |node| self.members.silence_ns(now, node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
         if let Err(Refusal { why, is_temporary }) = self.registry.check(from, &registration, &before, is_alive) {
             out.push(log(Level::Warning, "refused a server".into(), Some(&why)));
+            if let Some(peer) = self.members.get(from) {
+                self.audit.registration_refused(&peer.data, &address, &why, out);
+            }
             return send(out, from, DirectoryToServer::RegistrationRefused { why, is_temporary });
         }
         for node in before {

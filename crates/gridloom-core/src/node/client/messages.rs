@@ -44,6 +44,9 @@ impl Client {
             DirectoryToClient::Update(news) => self.on_directory(now, news, out),
             DirectoryToClient::LinksKnown { links } => out.push(Effect::Emit(Event::Links { links })),
             DirectoryToClient::WaitsKnown { programs } => out.push(Effect::Emit(Event::Waits { programs })),
+            DirectoryToClient::UsageKnown { query, answer } => {
+                out.push(Effect::Emit(Event::Usage { query, answer }));
+            }
             DirectoryToClient::Status { status } => out.push(Effect::Emit(Event::Status { server: from, status })),
             DirectoryToClient::EndTaskAnswered { task, answer } => {
                 out.push(Effect::Emit(Event::EndTaskAnswered { server: from, task, answer }));

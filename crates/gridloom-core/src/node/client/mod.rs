@@ -55,6 +55,9 @@ use stateless::ArgumentCopies;
 use supplies::Supplies;
 use waits::Quiet;
 
+/// Why a client without an agent cannot read the usage of users.
+const NO_RECORDS: &str = "there is no agent, which records the usage of users; connect to an agent";
+
 /// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -234,6 +237,10 @@ impl Client {
                 Some(agent) => send(out, agent, DirectoryToAgent::GetWaits),
                 None => out.push(Effect::Emit(Event::Waits { programs: Vec::new() })),
             },
+            Command::Usage(query) => match self.contacts.agent() {
+                Some(agent) => send(out, agent, DirectoryToAgent::GetUsage(query)),
+                None => out.push(Effect::Emit(Event::Usage { query, answer: Err(NO_RECORDS.into()) })),
+            },
             Command::CollectModels { server } => self.contacts.post(server, DirectoryToServer::ReportModels, out),
             Command::Status { server } => self.contacts.post(server, DirectoryToServer::GetStatus, out),
             Command::Output { server, query } => {
@@ -243,7 +250,7 @@ impl Client {
                 self.contacts.post(server, DirectoryToServer::EndTask { task }, out);
             }
             Command::LogWaits => self.log_waits(now, out),
-            Command::Drain => debug_assert!(false, "a client is not drained"),
+            Command::Drain | Command::Stop => debug_assert!(false, "a client is not drained"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, OutputPage, OutputQuery, ProgramWaits, ServerStatus};
+use super::{Message, OutputPage, OutputQuery, ProgramWaits, ServerRecords, ServerStatus, UsagePage, UsageQuery};
 use gridloom_base::{NodeId, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
@@ -45,6 +45,10 @@ pub enum DirectoryToAgent {
     Waits { waited_ns: u64, waits: Vec<String> },
     /// A client requests what the programs of all clients wait for. The agent replies with `WaitsKnown`.
     GetWaits,
+    /// A server's report for the records of users. Totals are cumulative, so a lost or repeated report does no harm.
+    Records(ServerRecords),
+    /// A client requests the usage of users. The agent replies with `UsageKnown`.
+    GetUsage(UsageQuery),
 }
 
 /// To a server, from the agent or from a client.
@@ -96,6 +100,8 @@ pub enum DirectoryToClient {
     Output(OutputPage),
     /// The answer to `GetWaits`: the longest waits first.
     WaitsKnown { programs: Vec<ProgramWaits> },
+    /// The answer to `GetUsage`, or why there is none.
+    UsageKnown { query: UsageQuery, answer: Result<UsagePage, String> },
 }
 
 /// A change of the servers and functions.

@@ -22,6 +22,7 @@ mod directory;
 mod link;
 mod map;
 mod output;
+mod records;
 mod status;
 mod task;
 
@@ -39,6 +40,10 @@ pub use directory::{
 pub use link::{LinkMessage, LinkToAgent, LinkToProber, ReceivedTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
 pub use output::{OutputLine, OutputPage, OutputQuery, short_name};
+pub use records::{
+    AuditEvent, AuditOutcome, AuditRecord, DayUsage, OTHER_USERS, ServerRecords, Usage, UsagePage, UsageQuery,
+    UserUsage,
+};
 pub use status::{ProgramWaits, ServerStatus, Stage, TaskStatus};
 pub use task::{Supply, SupplyFault, TaskMessage, TaskReport, TaskTimes, TaskToClient, TaskToServer, TransferReport};
 

@@ -19,11 +19,13 @@ impl Server {
         let text = format!("draining: {tasks} tasks and {bytes} bytes of data are left");
         out.push(line(Level::Info, text).into());
         self.registering.drain(now, out);
+        self.report_accounts(now, out);
     }
 
-    pub(super) fn end_if_drained(&self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn end_if_drained(&mut self, now: Time, out: &mut Vec<Effect>) {
         let is_due = self.registering.drains_since().is_some_and(|since| now.since(since) >= HEARTBEAT_NS);
         if is_due && self.is_done() {
+            self.report_accounts(now, out);
             out.push(Effect::Exit { why: DRAINED.into() });
         }
     }

@@ -6,9 +6,10 @@
 //! and two dependent tasks need no message through the client between them.
 //!
 //! Its parts have private state and do not know one another: registration, links, admission (tasks and data),
-//! learning, reports, objects, outputs, calibration. The server routes messages to them and turns their outputs into
+//! learning, reports, objects, outputs, calibration, accounts. The server routes messages to them and turns their outputs into
 //! effects.
 
+mod accounts;
 mod admission;
 mod calibration;
 mod draining;
@@ -33,12 +34,13 @@ use std::sync::Arc;
 use crate::data::Requester;
 use crate::member::Members;
 use crate::node::message::{
-    CatalogMessage, DamagedVersion, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient,
+    AuditEvent, CatalogMessage, DamagedVersion, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient,
     DirectoryToServer, LinkMessage, LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient,
     TaskToServer,
 };
 use crate::node::protocol::{Command, Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
+use accounts::Accounts;
 use admission::{Admission, AdmissionOutput};
 use calibration::Calibration;
 pub use draining::DRAINED;
@@ -112,6 +114,7 @@ pub struct Server {
     calibration: Calibration,
     shared: SharedData,
     pauses: Pauses,
+    accounts: Accounts,
     /// Tasks that were given to a worker and must end early.
     early_ends: BTreeMap<TaskId, EarlyEnd>,
 }
@@ -144,6 +147,7 @@ impl Server {
             calibration: Calibration::default(),
             shared: SharedData::default(),
             pauses: Pauses::default(),
+            accounts: Accounts::default(),
             early_ends: BTreeMap::new(),
             config,
         }
@@ -181,7 +185,12 @@ impl Server {
                         out.push(Effect::DropDatum { datum });
                     }
                 }
-                AdmissionOutput::Effect(effect) => out.push(effect),
+                AdmissionOutput::Effect(effect) => {
+                    if let Effect::SendDatum { to, datum } | Effect::SendByStorage { to, datum } = effect {
+                        self.count_sent(to, self.admission.own_bytes(datum));
+                    }
+                    out.push(effect);
+                }
                 AdmissionOutput::Evicted(datum) => {
                     self.reports.report_transfers(now, datum.client, self.admission.others(datum.client), out);
                     send(out, datum.client, TaskToClient::Dropped { data: vec![datum] });
@@ -273,6 +282,10 @@ impl Server {
                 let pace = self.learning.take_pace(now);
                 self.report_learned(now, models.into_iter().chain(pace), out);
                 self.registering.accepted(from);
+                if self.registering.agent() == Some(from) {
+                    self.accounts.repeat(now);
+                    self.report_accounts(now, out);
+                }
                 self.report_shared(now, from, out);
                 let news = self.links.registered(from, peers, &self.members, out);
                 self.send_link_report(news, out);
@@ -303,6 +316,8 @@ impl Server {
             }
             DirectoryToServer::EndTask { task } => {
                 let answer = self.end_task(now, from, task, out);
+                let permitted = answer.as_ref().map(|()| ()).map_err(String::as_str);
+                self.record_request(from, AuditEvent::Cancel, &task.to_string(), permitted);
                 send(out, from, DirectoryToClient::EndTaskAnswered { task, answer });
             }
             DirectoryToServer::Subscribe => self.registering.subscribe(from, out),
@@ -427,6 +442,7 @@ impl Server {
         self.report_learned(now, pace, out);
         self.admitting(now, out, |admission, _, out| admission.expire(now, out));
         self.limit_agentless_wait(now, out);
+        self.report_accounts_when_due(now, out);
         self.end_if_drained(now, out);
     }
 }
@@ -458,6 +474,7 @@ impl Machine for Server {
             }
             Input::DatumArrived { from, datum, meta, duration_ns: took_ns } => {
                 let _ = self.members.record_received(now, from);
+                self.count_received(from, meta.size_bytes());
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, no_memory, why } => {
@@ -481,6 +498,7 @@ impl Machine for Server {
             Input::Paused { task, waits } => self.on_calling(now, task, waits, out),
             Input::SpeedMeasured { flops } => self.registering.speed_measured(flops, out),
             Input::Command(Command::Drain) => self.drain(now, out),
+            Input::Command(Command::Stop) => self.stop(now, out),
             Input::Command(Command::LogWaits) => self.log_tasks(now, out),
             Input::Command(_) => {
                 out.push(line(Level::Warning, "ignored a command that a server does not accept").into())

@@ -47,6 +47,11 @@ impl Pauses {
         self.reported.remove(&task)
     }
 
+    /// Returns the total time that a started task has waited so far.
+    pub(super) fn waited_ns(&self, now: Time, task: TaskId) -> u64 {
+        self.waited.get(&task).map_or(0, |(waited_ns, since)| waited_ns + since.map_or(0, |since| now.since(since)))
+    }
+
     /// Records the end of a task. Returns the total time that it has waited.
     pub(super) fn end(&mut self, now: Time, task: TaskId) -> u64 {
         self.resume(now, task);

@@ -60,6 +60,16 @@ impl Programs {
             _ => client.user.clone(),
         }
     }
+
+    /// Returns a connected program.
+    pub(super) fn program(&self, client: NodeId) -> Option<&Program> {
+        self.clients.get(&client).map(|client| &client.program)
+    }
+
+    /// Returns the user of a connected program; `None` for functions, which run here.
+    pub(super) fn user_of_client(&self, client: NodeId) -> Option<Arc<str>> {
+        self.clients.get(&client).filter(|client| !client.origin.is_functions).map(|client| client.user.clone())
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ struct FailedFunction {
 pub(super) struct RegistrationState {
     config: Arc<ServerConfig>,
     agent: Option<NodeId>,
+    /// True if the connected agent has accepted the registration.
+    is_accepted: bool,
     /// Clients that map by themselves and receive the same reports as an agent.
     subscribers: BTreeSet<NodeId>,
     speed_flops: Option<f64>,
@@ -57,6 +59,7 @@ impl RegistrationState {
         RegistrationState {
             config,
             agent: None,
+            is_accepted: false,
             subscribers: BTreeSet::new(),
             speed_flops: None,
             was_registered: false,
@@ -83,6 +86,11 @@ impl RegistrationState {
         self.agent
     }
 
+    /// True if the connected agent has accepted the registration.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.agent.is_some() && self.is_accepted
+    }
+
     pub(super) fn dial(&self, out: &mut Vec<Effect>) {
         if !self.config.agent.is_empty() {
             out.push(Effect::Dial { address: self.config.agent.clone() });
@@ -99,6 +107,7 @@ impl RegistrationState {
 
     pub(super) fn agent_up(&mut self, agent: NodeId, out: &mut Vec<Effect>) {
         self.agent = Some(agent);
+        self.is_accepted = false;
         self.is_missing_logged = false;
         self.register(agent, out);
     }
@@ -177,7 +186,8 @@ impl RegistrationState {
     /// The agent or a client has accepted the registration.
     pub(super) fn accepted(&mut self, by: NodeId) {
         self.refused_since = None;
-        self.was_registered |= self.agent == Some(by);
+        self.is_accepted |= self.agent == Some(by);
+        self.was_registered |= self.is_accepted;
     }
 
     pub(super) fn refused(&mut self, now: Time, from: NodeId, why: &str, may_pass: bool, out: &mut Vec<Effect>) {

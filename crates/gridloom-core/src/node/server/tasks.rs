@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use super::admission::StallResolution;
 use super::learning::Call;
-use super::{EarlyEnd, Server, send};
+use super::{EarlyEnd, Server, accounts, send};
 use crate::call::{OutputItem, TaskOutput};
 use crate::exec::{State, TaskEntry};
 use crate::graph::{Argument, Task, TaskKind};
-use crate::node::message::{DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport};
+use crate::node::message::{
+    AuditEvent, DirectoryToClient, ServerStatus, Stage, Supply, TaskStatus, TaskToClient, TransferReport,
+};
 use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine, ServerTimer};
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
@@ -43,6 +45,9 @@ impl Server {
             let checked =
                 checked.and_then(|()| self.objects.check_and_add(&task, is_call, is_offered, &self.config.name));
             if let Err(error) = checked {
+                if let TaskError::NotPermitted { function, why, .. } = &error {
+                    self.record_request(from, AuditEvent::Call, function, Err(why));
+                }
                 self.report(now, from, task.id, Err(error), 0, out);
                 continue;
             }
@@ -268,6 +273,8 @@ impl Server {
         let (mut in_vain, name) = (Vec::new(), task.name());
         let gave_way = || TaskError::Preempted { function: name.into(), server: self.config.name.clone() };
         let (outcome, is_measured) = self.calibration.ended(id, outcome, gave_way, &mut in_vain);
+        let slot_ns = accounts::slot_ns(&entry, run_ns.saturating_sub(waited_ns));
+        self.count_call(&entry, outcome.as_ref().err(), slot_ns);
         out.extend(in_vain.into_iter().map(|datum| Effect::DropDatum { datum }));
         let mut dropped = Vec::new();
         self.registering.call_ended(now, name, outcome.as_ref().err(), out);
@@ -281,6 +288,9 @@ impl Server {
                 let call = Call { function: name, size, run_ns, tasks, is_measured, runs_any };
                 let news = self.learning.learn(now, call);
                 self.report_learned(now, news, out);
+                if let Some(client) = client.filter(|_| entry.is_call) {
+                    self.count_sent(client, results.iter().map(|(_, meta)| meta.size_bytes()).sum());
+                }
                 dropped = self
                     .admitting(now, out, |admission, _, out| admission.results_made(now, &entry, results, client, out));
             }
@@ -459,8 +469,9 @@ impl Server {
 
     /// Ends a task that has not begun, with an error.
     pub(super) fn end_with_error(&mut self, now: Time, id: TaskId, error: TaskError, out: &mut Vec<Effect>) {
-        let Some(entry) = self.admission.get(id) else { return };
-        let task = entry.task.clone();
+        let Some(entry) = self.admission.get(id).cloned() else { return };
+        self.count_call(&entry, Some(&error), 0);
+        let task = entry.task;
         self.admitting(now, out, |admission, _, out| {
             admission.requeue_readers(now, &task, out);
             admission.remove_task(now, id, out);

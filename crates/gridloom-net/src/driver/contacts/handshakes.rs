@@ -89,7 +89,7 @@ impl Connections {
             if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
                 line.level = Level::Debug;
             }
-            return self.log(match contact.channel.stream().get().get().peer_address() {
+            return self.turned_away(match contact.channel.stream().get().get().peer_address() {
                 Some(address) => line.address(address),
                 None => line,
             });

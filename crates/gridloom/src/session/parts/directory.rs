@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError, TaskId};
-use gridloom_core::node::message::{ProgramWaits, ServerStatus};
+use gridloom_core::node::message::{ProgramWaits, ServerStatus, UsagePage, UsageQuery};
 use gridloom_idl::Signature;
 use gridloom_map::MapError;
 use gridloom_perf::{GridView, ServerView};
@@ -34,12 +34,20 @@ pub(crate) struct Directory {
     /// The agent's last answer about waits, and the number of answers so far. The answer is kept, because several threads may
     /// wait for it.
     waits: (Vec<ProgramWaits>, u64),
+    /// Answers about the usage of users that no thread has taken.
+    usage: Vec<(UsageQuery, UsageAnswer)>,
     /// Answers to the requests to end tasks.
     end_task_answers: EndTaskAnswers,
 }
 
 /// For each server and task, whether the server ends the task, or why it does not.
 pub type EndTaskAnswers = BTreeMap<(NodeId, TaskId), Result<(), String>>;
+
+/// The usage of users, or why the agent does not report it.
+pub(crate) type UsageAnswer = Result<UsagePage, String>;
+
+/// Maximum number of answers about usage that wait for a thread: one that stopped waiting does not take its answer.
+const USAGE_ANSWERS_MAX: usize = 16;
 
 impl Directory {
     pub(crate) fn on_directory(&mut self, servers: Arc<GridView>, functions: Arc<Vec<Signature>>, client: NodeId) {
@@ -81,6 +89,19 @@ impl Directory {
     /// Returns the last answer about waits, if it is newer than answer number `answers`.
     pub(crate) fn waits_after(&self, answers: u64) -> Option<Vec<ProgramWaits>> {
         (self.waits.1 > answers).then(|| self.waits.0.clone())
+    }
+
+    pub(crate) fn on_usage(&mut self, query: UsageQuery, answer: UsageAnswer) {
+        if self.usage.len() == USAGE_ANSWERS_MAX {
+            _ = self.usage.remove(0);
+        }
+        self.usage.push((query, answer));
+    }
+
+    /// Takes the answer to a query about usage, if it has arrived.
+    pub(crate) fn take_usage(&mut self, query: &UsageQuery) -> Option<UsageAnswer> {
+        let at = self.usage.iter().position(|(answered, _)| answered == query)?;
+        Some(self.usage.remove(at).1)
     }
 
     pub(crate) fn on_end_task(&mut self, server: NodeId, task: TaskId, answer: Result<(), String>) {
