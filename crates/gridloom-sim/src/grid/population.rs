@@ -1,6 +1,6 @@
 //! Starts and restarts nodes.
 
-use gridloom_base::{NodeId, Origin};
+use gridloom_base::{NodeId, Origin, Rules};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{
     Agent, AgentConfig, Client, ClientConfig, ClientWithAgent, ClientWithAgentConfig, Input, Role, Server, ServerConfig,
@@ -19,7 +19,7 @@ pub(crate) const HOST_IS_OFF: &str = "its host is off";
 impl Grid {
     /// Starts the agent.
     pub(crate) fn add_agent(&mut self, environment: &mut Environment, host: HostId, name: &str) -> NodeId {
-        self.start(environment, host, None, NodeSpec::Agent { name: name.to_string() })
+        self.start(environment, host, None, NodeSpec::Agent { name: name.to_string(), rules: Rules::default() })
     }
 
     /// Starts a server of the agent.
@@ -95,9 +95,9 @@ impl Grid {
         let address = address.unwrap_or_else(|| self.new_address(environment, host));
         let id = self.nodes.next_id();
         let node = match spec.clone() {
-            NodeSpec::Agent { name } => {
-                let machine =
-                    AnyMachine::Agent(Box::new(Agent::new(AgentConfig { id, name: name.clone(), is_shared: true })));
+            NodeSpec::Agent { name, rules } => {
+                let agent = Agent::new(AgentConfig { id, name: name.clone(), is_shared: true }).with_rules(rules);
+                let machine = AnyMachine::Agent(Box::new(agent));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {

@@ -6,7 +6,7 @@ use gridloom_base::time::SECOND_NS;
 use gridloom_base::{
     DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, PutOrigin, SplitMix64, TaskError, TaskId,
 };
-use gridloom_core::graph::{Task, TaskKind};
+use gridloom_core::graph::{CallOptions, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -18,27 +18,32 @@ use gridloom_sim::faults::Scenario;
 const IDL: &str =
     "Module t;\nDefine work() CalcOrder 1e9 Calls \"C\" work();\nDefine other() CalcOrder 1e9 Calls \"C\" other();";
 
-/// One server with one slot, and programs of several users. A call takes one second.
-struct Stage {
-    sim: Simulation,
-    server: NodeId,
+/// One server, and programs of several users. A call takes one second on an idle server.
+pub(crate) struct Stage {
+    pub(crate) sim: Simulation,
+    pub(crate) agent: NodeId,
+    pub(crate) server: NodeId,
     definitions: Vec<Definition>,
     next: u64,
 }
 
 impl Stage {
     fn new() -> Stage {
+        Stage::with_slots(1)
+    }
+
+    pub(crate) fn with_slots(slots: u32) -> Stage {
         let mut sim = lan::hosts(1);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-        sim.add_agent(HostId(0), "agent");
+        let agent = sim.add_agent(HostId(0), "agent");
         let (name, functions) = ("server".to_string(), definitions.clone());
-        let spec = ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions };
+        let spec = ServerSpec { name, slots, is_stateless: false, memory_bytes: 1 << 30, functions };
         let server = sim.add_server(HostId(1), spec);
-        Stage { sim, server, definitions, next: 0 }
+        Stage { sim, agent, server, definitions, next: 0 }
     }
 
     /// Starts a program of this user.
-    fn program(&mut self, name: &str, origin: Origin) -> NodeId {
+    pub(crate) fn program(&mut self, name: &str, origin: Origin) -> NodeId {
         let client = self.sim.add_client(HostId(2), name);
         self.sim.set_origin(client, origin);
         wait_for(
@@ -50,7 +55,7 @@ impl Stage {
         client
     }
 
-    fn fault(&mut self, faults: &str) {
+    pub(crate) fn fault(&mut self, faults: &str) {
         let scenario = Scenario::parse(faults, "faults").unwrap();
         let strikes = scenario.strikes(&Default::default(), &mut SplitMix64::new(0), self.sim.now());
         self.sim.schedule(strikes);
@@ -61,17 +66,34 @@ impl Stage {
         self.next
     }
 
-    fn call(&mut self, client: NodeId, function: usize) -> TaskId {
-        let id = TaskId { client, serial: self.serial() };
-        let signature = &self.definitions[function].signature;
-        let kind = TaskKind::call(&signature.name, signature.hash());
-        let (args, outputs, options) = Default::default();
-        let task = Task { id, kind, args, outputs, work_flops: Some(1e9), options };
+    pub(crate) fn call(&mut self, client: NodeId, function: usize) -> TaskId {
+        self.call_with(client, function, CallOptions::default())
+    }
+
+    pub(crate) fn call_with(&mut self, client: NodeId, function: usize, options: CallOptions) -> TaskId {
+        let task = Task { options, ..self.task(client, function) };
+        let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
         id
     }
 
-    fn end_of(&mut self, task: TaskId) -> Result<(), TaskError> {
+    /// Makes a call that waits in the client until a server has a free slot.
+    pub(crate) fn deferred_call(&mut self, client: NodeId) -> TaskId {
+        let (task, deferral) = (self.task(client, 0), Some(Default::default()));
+        let id = task.id;
+        self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral });
+        id
+    }
+
+    fn task(&mut self, client: NodeId, function: usize) -> Task {
+        let id = TaskId { client, serial: self.serial() };
+        let signature = &self.definitions[function].signature;
+        let kind = TaskKind::call(&signature.name, signature.hash());
+        let (args, outputs, options) = Default::default();
+        Task { id, kind, args, outputs, work_flops: Some(1e9), options }
+    }
+
+    pub(crate) fn end_of(&mut self, task: TaskId) -> Result<(), TaskError> {
         let is_it = |event: &Event| matches!(event, Event::TaskEnded { report, .. } if report.task == task);
         match wait_for(&mut self.sim, task.client, is_it) {
             Event::TaskEnded { report, .. } => report.outcome.map(drop),
@@ -79,7 +101,7 @@ impl Stage {
         }
     }
 
-    fn status(&mut self, client: NodeId) -> ServerStatus {
+    pub(crate) fn status(&mut self, client: NodeId) -> ServerStatus {
         self.sim.command(client, Command::Status { server: self.server });
         match wait_for(&mut self.sim, client, |event| matches!(event, Event::Status { .. })) {
             Event::Status { status, .. } => status,
@@ -87,7 +109,7 @@ impl Stage {
         }
     }
 
-    fn end_task(&mut self, client: NodeId, task: TaskId) -> Result<(), String> {
+    pub(crate) fn end_task(&mut self, client: NodeId, task: TaskId) -> Result<(), String> {
         self.sim.command(client, Command::EndTask { server: self.server, task });
         match wait_for(&mut self.sim, client, |event| matches!(event, Event::EndTaskAnswered { .. })) {
             Event::EndTaskAnswered { answer, .. } => answer,
@@ -129,7 +151,7 @@ impl Stage {
     }
 }
 
-fn user(name: &str) -> Origin {
+pub(crate) fn user(name: &str) -> Origin {
     Origin { user: name.into(), ..Origin::default() }
 }
 
