@@ -1,6 +1,7 @@
 //! `gridloom agent`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -9,6 +10,7 @@ use gridloom_keys::Role;
 use gridloom_net::driver::{NetConfig, NetNode};
 use serde_json::json;
 
+use super::rules::RulesFile;
 use super::{
     AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_listen, print_json, print_line,
     stop_on_signals,
@@ -28,15 +30,20 @@ pub struct Options {
     /// Name of the agent
     #[arg(long, default_value = "agent")]
     name: String,
+    /// File with the rules of the grid: what users may do, and how much of each server they get. It is read again when it
+    /// changes [default: rules.toml in the folder of the grid's keys, if it exists]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     #[command(flatten)]
     rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
-    let Options { listen, name, rest } = options;
+    let Options { listen, name, rules, rest } = options;
     rest.check(listen)?;
     let keys = rest.keys(Role::Agent, &name, true)?.own;
+    let (rules_file, rules) = RulesFile::open(rules, &keys, rest.has_keys_folder())?;
     rest.start_log();
     let config = NetConfig {
         site: rest.site()?,
@@ -45,10 +52,14 @@ pub fn run(options: Options) -> Result<ExitCode> {
         pool_keep_bytes: 0,
         ..NetConfig::new(keys)
     };
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true })));
+    let make =
+        |id, _: &str| Node::Agent(Box::new(Agent::new(AgentConfig { id, name, is_shared: true }).with_rules(rules)));
     let node = NetNode::start(make, config)?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
     log_waits_on_signal(&node)?;
+    if let Some(file) = rules_file {
+        file.watch(node.clone());
+    }
     match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,
