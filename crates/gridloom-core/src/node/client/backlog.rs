@@ -240,8 +240,9 @@ impl Backlog {
     /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert_eq!(self.waiting.len(), self.positions.len(), "calls in the backlog, and their positions");
-        let is_here = |id: &TaskId| self.positions.contains_key(id) || self.held.contains_key(id);
-        assert!(self.refused.iter().all(is_here), "a refused call is in the backlog");
+        let is_known =
+            |id: &TaskId| self.positions.contains_key(id) || self.held.contains_key(id) || self.sent.contains_key(id);
+        assert!(self.refused.iter().all(is_known), "a refused call waits, or was just sent again");
         for (id, position) in &self.positions {
             assert_eq!(self.waiting[position].task.id, *id);
         }
