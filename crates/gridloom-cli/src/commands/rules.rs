@@ -170,7 +170,7 @@ fn check_file(path: &Path, status: &Metadata) -> Result<()> {
 /// The file of rules of an agent.
 pub struct RulesFile {
     path: PathBuf,
-    /// What the file was when it was last read; `None` if it was missing.
+    /// The version that was read last; `None` if the file was missing.
     version: Option<FileVersion>,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Users {
     users: BTreeMap<Arc<str>, UserTasks>,
 }
 
-/// What a user may have here, and has.
+/// The limits of a user, and the counts of the user's tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct UserTasks {
     weight: u32,

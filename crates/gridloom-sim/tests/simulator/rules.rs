@@ -274,3 +274,33 @@ fn a_program_with_many_calls_holds_them_back_when_its_queue_is_full() {
     stage.sim.advance(400 * SECOND_NS);
     assert_eq!(programs.map(|program| stage.take_ended(program)), [40, 40]);
 }
+
+#[test]
+fn a_quota_of_memory_leaves_the_rest_of_the_store_to_others() {
+    let mut stage = Stage::with_slots(4);
+    let memory = RulesSection { memory: Some(Quota::Amount(100_000_000)), ..none() };
+    stage.set_rules(rules(none(), [("anna", memory)]));
+    let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
+    let again = stage.program("again.py", user("anna"));
+    let too_large = stage.call_making(anna, 20_000_000);
+    let Err(TaskError::QuotaExceeded { why, .. }) = stage.end_of(too_large) else { panic!("it ran") };
+    let said = "the data of 'anna' take 0 bytes of the store, and the rules of the grid allow 95.37 MiB";
+    assert!(why.contains("its arguments and results take 152.59 MiB") && why.contains(said), "{why}");
+    // Two of these fit.
+    for program in [anna, again, bert] {
+        (0..10).for_each(|_| _ = stage.call_making(program, 5_000_000));
+    }
+    let (mut most, mut both) = (0, 0);
+    for _ in 0..200 {
+        stage.sim.advance(SECOND_NS / 10);
+        let running = stage.running(bert);
+        let of = |user: &str| running.get(user).copied().unwrap_or(0);
+        most = most.max(of("anna"));
+        both += usize::from(of("anna") == 2 && of("bert") == 2);
+    }
+    assert!(most == 2 && both > 0, "{most} {both}");
+    stage.sim.advance(1000 * SECOND_NS);
+    // The status has taken the events of bert's program so far.
+    assert_eq!([anna, again].map(|program| stage.take_ended(program)), [10, 10]);
+    assert_eq!(stage.running(bert), counts([]));
+}

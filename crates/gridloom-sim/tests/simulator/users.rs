@@ -6,7 +6,7 @@ use gridloom_base::time::SECOND_NS;
 use gridloom_base::{
     DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, PutOrigin, SplitMix64, TaskError, TaskId,
 };
-use gridloom_core::graph::{CallOptions, Task, TaskKind};
+use gridloom_core::graph::{Argument, CallOptions, Output, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand};
@@ -15,8 +15,10 @@ use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::Scenario;
 
-const IDL: &str =
-    "Module t;\nDefine work() CalcOrder 1e9 Calls \"C\" work();\nDefine other() CalcOrder 1e9 Calls \"C\" other();";
+const IDL: &str = "Module t;
+Define work() CalcOrder 1e9 Calls \"C\" work();
+Define other() CalcOrder 1e9 Calls \"C\" other();
+Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);";
 
 /// One server, and programs of several users. A call takes one second on an idle server.
 pub(crate) struct Stage {
@@ -82,6 +84,17 @@ impl Stage {
         let (task, deferral) = (self.task(client, 0), Some(Default::default()));
         let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral });
+        id
+    }
+
+    /// Makes a call with a result of that many numbers.
+    pub(crate) fn call_making(&mut self, client: NodeId, count: i32) -> TaskId {
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: count.to_ne_bytes().to_vec() };
+        let datum = DatumId { client, serial: self.serial() };
+        let outputs = vec![Output { datum, meta: Meta::array(Dtype::Float64, &[count as u64]) }];
+        let task = Task { args: vec![n], outputs, ..self.task(client, 2) };
+        let id = task.id;
+        self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
         id
     }
 
