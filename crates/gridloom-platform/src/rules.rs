@@ -250,7 +250,10 @@ functions = "*"
                 "[groups]\nstudents = ['a']\n[group.student]\n",
                 "unknown group 'student'; define it in [groups], which has: students; did you mean 'students'?",
             ),
-            ("[groups]\nstudents = [\"a\\nb\"]\n", "cannot be the name of a user: the control character '\\n' is not allowed"),
+            (
+                "[groups]\nstudents = [\"a\\nb\"]\n",
+                "cannot be the name of a user: the control character '\\n' is not allowed",
+            ),
             ("[groups]\nstudents = [\" a\"]\n", "' a' cannot be the name of a user: it begins or ends with a blank"),
             ("[groups]\nstudents = 7\n", "'students' must be an array"),
             (
