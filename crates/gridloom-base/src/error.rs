@@ -144,6 +144,17 @@ pub enum TaskError {
         /// The functions that the user may call, and the remedy.
         why: String,
     },
+    /// The rules of the grid limit what the user may occupy at a server, and the call exceeds it.
+    #[error("server '{server}' refused the call of '{function}': {why}")]
+    QuotaExceeded {
+        function: String,
+        server: String,
+        /// The quota and the remedy.
+        why: String,
+        /// True if the server may accept the call when other calls have ended. Calls that wait in the client for a free slot
+        /// are sent again then.
+        is_temporary: bool,
+    },
     /// The object of the method call does not exist, or no longer exists.
     #[error("server '{server}' does not have the object to run '{function}' on: {why}")]
     ObjectMissing {
@@ -231,6 +242,7 @@ impl TaskError {
         | TaskError::MemoryExceeded { function, server, .. }
         | TaskError::Refused { function, server, .. }
         | TaskError::NotPermitted { function, server, .. }
+        | TaskError::QuotaExceeded { function, server, .. }
         | TaskError::ObjectMissing { function, server, .. } = &mut self
         {
             its_function.clone_into(function);

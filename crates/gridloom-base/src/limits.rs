@@ -115,6 +115,10 @@ pub const GRID_NAME_BYTES_MAX: usize = 64;
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of users, stated one by one, with whom a name is shared.
 pub const READERS_MAX: usize = 64;
+/// Maximum size of a file of rules: those of thousands of users. Each server receives all of them in one message.
+pub const RULES_BYTES_MAX: u64 = 256 << 10;
+/// Maximum weight of a user. A turn of a user of this weight costs a thousandth, which is still a whole number.
+pub const WEIGHT_MAX: u32 = 1000;
 /// Maximum number of shared data in the list of one agent, including versions that are still being read. An entry with a
 /// short name takes 1.2 kB of the agent's memory, so a full list takes 1.3 GB.
 pub const SHARED_DATA_MAX: usize = 1 << 20;

@@ -23,7 +23,7 @@ pub struct Origin {
 }
 
 /// The module of the functions that run code of the program, with the slash.
-const CODE_MODULE: &str = "python/";
+pub(crate) const CODE_MODULE: &str = "python/";
 
 impl Default for Origin {
     /// A user without a name, who may call every function.
@@ -40,6 +40,11 @@ impl Origin {
     pub fn may_call(&self, function: &str) -> bool {
         let is_plain = self.is_administrator || self.is_functions || !function.starts_with(CODE_MODULE);
         self.functions.iter().any(|one| one.matches(function) && (is_plain || one.as_str().starts_with(CODE_MODULE)))
+    }
+
+    /// True if the rules of the grid may refuse calls of this user. Functions act for the programs that call them.
+    pub fn is_refused_by_rules(&self) -> bool {
+        !self.is_administrator && !self.is_functions
     }
 
     /// True if this user may cancel calls of the other, and change or delete the other's data. Functions may do so for the

@@ -24,23 +24,28 @@ impl Pattern {
 
     /// True if the pattern includes a function, `module/function`.
     pub fn matches(&self, function: &str) -> bool {
-        let mut parts = self.0.split('*');
-        let first = parts.next().expect("a split text has a first part");
-        let Some(mut rest) = function.strip_prefix(first) else { return false };
-        let Some(last) = parts.next_back() else { return rest.is_empty() };
-        for part in parts {
-            // The earliest place leaves the most for the other parts.
-            match rest.find(part) {
-                Some(at) => rest = &rest[at + part.len()..],
-                None => return false,
-            }
-        }
-        rest.ends_with(last)
+        matches_with_stars(&self.0, function)
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// True if a text has the form of a pattern, in which `*` is any sequence of characters.
+pub(crate) fn matches_with_stars(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().expect("a split text has a first part");
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        // The earliest place leaves the most for the other parts.
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 impl FromStr for Pattern {

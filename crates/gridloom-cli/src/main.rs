@@ -20,8 +20,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, keys, logs, manual, models, mpirun, platform, serve, servers, sim, simulate, testbed, top, units,
-    up, usage, worker,
+    heuristics, idl, keys, logs, manual, models, mpirun, platform, rules, serve, servers, sim, simulate, testbed, top,
+    units, up, usage, worker,
 };
 use gridloom_base::escaped::escaped_json;
 
@@ -79,6 +79,8 @@ enum Command {
     Map(map::Options),
     #[command(subcommand)]
     Keys(keys::Options),
+    #[command(subcommand)]
+    Rules(rules::Options),
     Units(units::Options),
     Completions(completions::Options),
     #[command(hide = true)]
@@ -134,6 +136,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "workflows")]
         Command::Map(options) => map::run(&options),
         Command::Keys(options) => keys::run(&options),
+        Command::Rules(options) => rules::run(&options),
         Command::Units(options) => units::run(&options),
         Command::Completions(options) => completions::run(&options, Cli::command()),
         Command::Manual(options) => manual::run(&options, Cli::command()),

@@ -117,6 +117,7 @@ impl From<TaskError> for Failed {
             TaskError::CannotRun { .. }
             | TaskError::Refused { .. }
             | TaskError::NotPermitted { .. }
+            | TaskError::QuotaExceeded { .. }
             | TaskError::StoreFull { .. }
             | TaskError::StoreFailed { .. }
             | TaskError::Preempted { .. } => GRPC_RPC_REFUSED,

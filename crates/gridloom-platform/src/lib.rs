@@ -1,4 +1,4 @@
-//! Machines, links and the routes between them: the input of mapping and simulation.
+//! Machines, links and the routes between them: the input of mapping and simulation. Also the [rules] of a grid, a file of the same form.
 //!
 //! A [`Platform`] is read from our TOML or from SimGrid's XML, or built with a [`PlatformBuilder`]. It is
 //! immutable and checked. Every route names links that exist, every gateway is inside its zone, every number is finite and
@@ -24,6 +24,7 @@ mod platform;
 pub mod profile;
 mod read;
 mod route;
+pub mod rules;
 #[cfg(test)]
 mod tests;
 pub mod units;

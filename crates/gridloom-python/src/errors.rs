@@ -210,6 +210,12 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("why", why)?;
             "NotPermitted"
         }
+        TaskError::QuotaExceeded { function, server, why, .. } => {
+            set("function", function)?;
+            set("server", server)?;
+            set("why", why)?;
+            "QuotaExceeded"
+        }
         _ => "TaskError",
     })
 }

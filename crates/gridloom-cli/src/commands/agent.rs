@@ -13,6 +13,7 @@ use gridloom_net::driver::{NetConfig, NetNode};
 use gridloom_net::identity::{Keys, random};
 use serde_json::json;
 
+use super::rules::RulesFile;
 use super::{
     AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_listen, print_json, print_line,
     stop_on_signals,
@@ -37,15 +38,20 @@ pub struct Options {
     /// Folder for the usage of users and the audit log, or 'none' [default: ~/.local/state/gridloom/records/GRID]
     #[arg(long, env = "GRIDLOOM_RECORDS", hide_env_values = true, value_name = "FOLDER")]
     records: Option<PathBuf>,
+    /// File with the rules of the grid: what users may do, and how much of each server they get. It is read again when it
+    /// changes [default: rules.toml in the folder of the grid's keys, if it exists]
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     #[command(flatten)]
     rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
-    let Options { listen, name, records, rest } = options;
+    let Options { listen, name, records, rules, rest } = options;
     rest.check(listen)?;
     let keys = rest.keys(Role::Agent, &name, true)?.own;
+    let (rules_file, rules) = RulesFile::open(rules, &keys, rest.has_keys_folder())?;
     rest.start_log();
     let (mut records, usage) = open_records(records, &keys)?;
     let config = NetConfig {
@@ -57,10 +63,13 @@ pub fn run(options: Options) -> Result<ExitCode> {
     };
     let identifier_key = IdentifierKey(random()?);
     let config_of = |id| AgentConfig { id, name, is_shared: true, identifier_key };
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage)));
+    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage).with_rules(rules)));
     let node = NetNode::start(make, config)?;
     stop_on_signals(&node, rest.until_stdin_closes)?;
     log_waits_on_signal(&node)?;
+    if let Some(file) = rules_file {
+        file.watch(node.clone());
+    }
     match rest.json {
         true => print_json(&json!({ "address": node.address() }))?,
         false => print_line(&format!("agent listening on {}", node.address()))?,

@@ -24,6 +24,7 @@ pub mod mpirun;
 mod offering;
 pub mod platform;
 pub mod programs;
+pub mod rules;
 pub mod serve;
 pub mod servers;
 pub mod sim;
@@ -200,6 +201,11 @@ impl ListenOptions {
         if !self.quiet {
             self.log.start();
         }
+    }
+
+    /// True unless the parent of the process passes its keys.
+    pub fn has_keys_folder(&self) -> bool {
+        !self.keys_on_stdin
     }
 
     /// Refuses an address that does not show at which address others can connect.

@@ -26,6 +26,7 @@ mod offered_options;
 mod offered_programs;
 mod readers;
 mod resizes;
+mod rules;
 mod simulated;
 mod striped;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]

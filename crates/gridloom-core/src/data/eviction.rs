@@ -14,11 +14,21 @@ pub struct Evicted {
 }
 
 impl Replicas {
-    /// Evicts copies until `more_bytes` fit. Candidates exist elsewhere, are read by no admitted task here and are not
-    /// kept (`is_kept`). Copies that no task will read (`is_read`) go first, and among these the least recently used.
+    /// Evicts copies until `more_bytes` fit: see [`Replicas::evict_until`].
     pub fn evict(
         &mut self,
         more_bytes: u64,
+        is_kept: impl Fn(DatumId) -> bool,
+        is_read: impl Fn(DatumId) -> bool,
+    ) -> Vec<Evicted> {
+        self.evict_until(|replicas| replicas.fits(more_bytes), is_kept, is_read)
+    }
+
+    /// Evicts copies until the rest is small enough (`fit`). Candidates exist elsewhere, are read by no admitted task here and are not
+    /// kept (`is_kept`). Copies that no task will read (`is_read`) go first, and among these the least recently used.
+    pub fn evict_until(
+        &mut self,
+        fit: impl Fn(&Replicas) -> bool,
         is_kept: impl Fn(DatumId) -> bool,
         is_read: impl Fn(DatumId) -> bool,
     ) -> Vec<Evicted> {
@@ -32,7 +42,7 @@ impl Replicas {
         candidates.sort_unstable();
         let mut evicted = Vec::new();
         for (_, _, datum) in candidates {
-            if self.fits(more_bytes) {
+            if fit(self) {
                 break;
             }
             let Replica { origin, size_bytes, .. } = self.replicas[&datum];

@@ -1,7 +1,7 @@
 //! The accounting of a server's store: its data, the readers that wait for each, and the free room.
 //!
 //! **Invariants**
-//! - `used_bytes` is the sum of the sizes of all replicas, including reserved ones. It exceeds the limit only by
+//! - `used_bytes` is the sum of the sizes of all replicas, including reserved ones, and `client_bytes` those of each client. It exceeds the limit only by
 //!   results that turned out larger than announced (texts).
 //! - A datum of more than [`INLINE_BYTES_MAX`] counts as at least `least_bytes`, because it takes a descriptor too. So
 //!   the store never has more data than the server has descriptors for.
@@ -96,6 +96,7 @@ pub struct Replicas {
     limit_bytes: u64,
     least_bytes: u64,
     used_bytes: u64,
+    client_bytes: BTreeMap<NodeId, u64>,
     replicas: BTreeMap<DatumId, Replica>,
     /// Requests for unknown data: the task that produces them may still be in transfer to this server.
     unknown: BTreeMap<DatumId, Vec<(Requester, Time)>>,
@@ -109,6 +110,7 @@ impl Replicas {
             limit_bytes,
             least_bytes: limit_bytes / data_max.max(1),
             used_bytes: 0,
+            client_bytes: BTreeMap::new(),
             replicas: BTreeMap::new(),
             unknown: BTreeMap::new(),
             dropped: Dropped::default(),
@@ -193,7 +195,7 @@ impl Replicas {
         self.dropped.forget(datum);
         let fetchers =
             self.unknown.remove(&datum).unwrap_or_default().into_iter().map(|(asker, _)| asker).collect::<Vec<_>>();
-        self.used_bytes += size_bytes;
+        self.recount(datum, 0, size_bytes);
         self.replicas.insert(
             datum,
             Replica {
@@ -215,8 +217,9 @@ impl Replicas {
     pub fn grow(&mut self, datum: DatumId, size_bytes: u64) {
         let size_bytes = self.counted_bytes(size_bytes);
         if let Some(replica) = self.replicas.get_mut(&datum).filter(|replica| !replica.here) {
-            self.used_bytes += size_bytes.saturating_sub(replica.size_bytes);
-            replica.size_bytes = replica.size_bytes.max(size_bytes);
+            let before = replica.size_bytes;
+            replica.size_bytes = before.max(size_bytes);
+            self.recount(datum, before, before.max(size_bytes));
         }
     }
 
@@ -227,11 +230,23 @@ impl Replicas {
         let size_bytes = self.counted_bytes(size_bytes);
         self.reserve(datum, size_bytes, origin, now);
         let replica = self.replicas.get_mut(&datum).expect("reserved above");
-        self.used_bytes = self.used_bytes - replica.size_bytes + size_bytes;
+        let before = replica.size_bytes;
         (replica.size_bytes, replica.actual_bytes) = (size_bytes, own_bytes);
         replica.here = true;
         replica.last_used = now;
-        std::mem::take(&mut replica.fetchers).into_iter().map(|asker| asker.peer).collect()
+        let waiting = std::mem::take(&mut replica.fetchers);
+        self.recount(datum, before, size_bytes);
+        waiting.into_iter().map(|asker| asker.peer).collect()
+    }
+
+    /// Counts that a datum takes other room than before.
+    fn recount(&mut self, datum: DatumId, before: u64, after: u64) {
+        self.used_bytes = self.used_bytes - before + after;
+        let of_client = self.client_bytes.entry(datum.client).or_default();
+        *of_client = *of_client - before + after;
+        if *of_client == 0 {
+            self.client_bytes.remove(&datum.client);
+        }
     }
 
     /// Keeps it here until it is released.
@@ -281,7 +296,7 @@ impl Replicas {
         match self.replicas.get(&datum) {
             Some(replica) if !replica.here => {
                 let replica = self.replicas.remove(&datum).expect("found above");
-                self.used_bytes -= replica.size_bytes;
+                self.recount(datum, replica.size_bytes, 0);
                 if !replica.fetchers.is_empty() {
                     self.unknown.insert(datum, replica.fetchers.into_iter().map(|asker| (asker, now)).collect());
                 }
@@ -294,7 +309,7 @@ impl Replicas {
     /// Removes a datum even if it has readers, because its owner is gone. Returns true if it was stored here.
     pub fn discard(&mut self, datum: DatumId) -> bool {
         let Some(replica) = self.replicas.remove(&datum) else { return false };
-        self.used_bytes -= replica.size_bytes;
+        self.recount(datum, replica.size_bytes, 0);
         self.dropped.remember(datum);
         replica.here
     }
@@ -389,12 +404,8 @@ impl Replicas {
     }
 
     /// Returns the stored and reserved bytes by client.
-    pub fn held_by_clients(&self) -> BTreeMap<NodeId, u64> {
-        let mut held = BTreeMap::new();
-        for (datum, replica) in &self.replicas {
-            *held.entry(datum.client).or_default() += replica.size_bytes;
-        }
-        held
+    pub fn held_by_clients(&self) -> &BTreeMap<NodeId, u64> {
+        &self.client_bytes
     }
 
     /// Returns the stored data that no admitted task reads and no peer waits for.
@@ -479,6 +490,13 @@ impl Replicas {
         let bytes: u64 = self.replicas.values().map(|replica| replica.size_bytes).sum();
         if bytes != self.used_bytes {
             return Err(format!("replicas take {bytes} bytes, and {} are counted", self.used_bytes));
+        }
+        let mut by_client: BTreeMap<NodeId, u64> = BTreeMap::new();
+        for (datum, replica) in self.replicas.iter().filter(|(_, replica)| replica.size_bytes > 0) {
+            *by_client.entry(datum.client).or_default() += replica.size_bytes;
+        }
+        if by_client != self.client_bytes {
+            return Err(format!("the clients hold {by_client:?}, and {:?} is counted", self.client_bytes));
         }
         for (datum, replica) in &self.replicas {
             if self.unknown.contains_key(datum) {

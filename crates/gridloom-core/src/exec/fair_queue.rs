@@ -6,12 +6,17 @@
 //! no extra turns for the past. If another new program had its first turn in this round, it is served in the next round:
 //! a stream of programs with one task each does not stop the others. A program whose queue becomes empty keeps its count
 //! for the round, so it gets no second turn by leaving and returning. The same holds for users. This is start-time fair queueing
-//! (Goyal, Vin, Cheng, *SIGCOMM* 1996) at two levels, in which each task costs one.
+//! (Goyal, Vin, Cheng, *SIGCOMM* 1996) at two levels, in which a task costs one turn for its program, and one turn divided by the
+//! user's weight for its user.
+//!
+//! A user whose next task may not start yet is passed over ([`FairQueue::first_where`]), and gets no extra turns for that time
+//! ([`FairQueue::pass`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::sync::Arc;
 
+use gridloom_base::limits::WEIGHT_MAX;
 use gridloom_base::{NodeId, TaskId};
 
 /// The user and the program to which a task belongs.
@@ -24,11 +29,28 @@ pub struct TaskOwner {
 /// A position in the order of turns: the number of turns, then the order in which that number was reached.
 type Position = (u64, u64);
 
-/// Members that take turns.
+/// The cost of one turn of a member of weight 1. Divisible enough that the rounding of other costs does not matter.
+const TURN: u64 = 1 << 20;
+
+/// Returns the cost of a turn of a user of this weight.
+fn cost_of(weight: u32) -> u64 {
+    TURN / u64::from(weight.clamp(1, WEIGHT_MAX))
+}
+
+/// A member of [`Turns`].
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    position: Position,
+    /// It joined after others and has not had a turn yet.
+    is_new: bool,
+    /// Cost of one turn.
+    cost: u64,
+}
+
+/// Members that take turns. Turns are counted in units of 1/[`TURN`].
 #[derive(Clone, Debug)]
 struct Turns<K> {
-    /// Position of each member, and whether it is new: it joined after others and has not had a turn yet.
-    members: BTreeMap<K, (Position, bool)>,
+    members: BTreeMap<K, Member>,
     order: BTreeMap<Position, K>,
     /// Turns of members that have left but were served in this round.
     served: BTreeMap<K, u64>,
@@ -56,8 +78,8 @@ impl<K: Ord + Clone> Turns<K> {
         self.order.first_key_value().map(|(_, member)| member)
     }
 
-    /// Adds a member, if it is not one. With `is_last`, all others are served before it.
-    fn join(&mut self, member: &K, is_last: bool) {
+    /// Adds a member, if it is not one. With `is_last`, all others are served before it. `cost` is that of its turns.
+    fn join(&mut self, member: &K, is_last: bool, cost: u64) {
         if self.members.contains_key(member) {
             return;
         }
@@ -65,35 +87,51 @@ impl<K: Ord + Clone> Turns<K> {
             self.served.remove(member).inspect(|turns| _ = self.served_by_turns.remove(&(*turns, member.clone())));
         let is_new = turns.is_none() && !self.is_empty();
         let last = self.order.last_key_value().filter(|_| is_last).map_or(0, |((turns, _), _)| *turns);
-        self.place(member, turns.unwrap_or(self.joins_at).max(self.round).max(last), is_new);
+        self.place(member, turns.unwrap_or(self.joins_at).max(self.round).max(last), is_new, cost);
     }
 
-    fn place(&mut self, member: &K, turns: u64, is_new: bool) {
+    fn place(&mut self, member: &K, turns: u64, is_new: bool, cost: u64) {
         let position = (turns, self.next_position);
         self.next_position += 1;
         self.order.insert(position, member.clone());
-        self.members.insert(member.clone(), (position, is_new));
+        self.members.insert(member.clone(), Member { position, is_new, cost });
+    }
+
+    fn set_cost(&mut self, member: &K, cost: u64) {
+        if let Some(member) = self.members.get_mut(member) {
+            member.cost = cost;
+        }
+    }
+
+    /// Moves a member that could not be served up to the current round, so that it gets no extra turns for the past.
+    fn pass(&mut self, member: &K) {
+        let Some(Member { position, is_new, cost }) = self.members.get(member).copied() else { return };
+        if position.0 < self.round {
+            self.order.remove(&position);
+            self.place(member, self.round, is_new, cost);
+        }
     }
 
     /// Removes a member without counting a turn.
     fn leave(&mut self, member: &K) {
-        let Some((position, _)) = self.members.remove(member) else { return };
+        let Some(Member { position, .. }) = self.members.remove(member) else { return };
         self.order.remove(&position);
         self.keep(member, position.0);
     }
 
     /// Counts a turn of a member, which then leaves unless it `stays`.
     fn serve(&mut self, member: &K, stays: bool) {
-        let Some((position, is_new)) = self.members.remove(member) else { return };
+        let Some(Member { position, is_new, cost }) = self.members.remove(member) else { return };
         self.order.remove(&position);
         let turns = position.0;
         self.round = self.round.max(turns);
         if is_new {
-            self.joins_at = self.joins_at.max(turns + 1);
+            // A whole turn, whatever the weight: in between, each other member has had at least one.
+            self.joins_at = self.joins_at.max(turns + TURN);
         }
         match stays {
-            true => self.place(member, turns + 1, false),
-            false => self.keep(member, turns + 1),
+            true => self.place(member, turns + cost, false, cost),
+            false => self.keep(member, turns + cost),
         }
         while self.served_by_turns.first().is_some_and(|(turns, _)| *turns <= self.round) {
             let (_, member) = self.served_by_turns.pop_first().expect("just seen");
@@ -122,28 +160,60 @@ pub(super) struct FairQueue {
 }
 
 impl FairQueue {
-    /// Adds a task.
-    pub(super) fn insert(&mut self, owner: &TaskOwner, number: u64, task: TaskId) {
-        self.add(owner, number, task, false);
+    /// Adds a task of a user of this weight.
+    pub(super) fn insert(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId) {
+        self.add(owner, weight, number, task, false);
     }
 
     /// Adds a task that must not be served next, unless it is the only one. Its number must be the highest of its program.
-    pub(super) fn insert_last(&mut self, owner: &TaskOwner, number: u64, task: TaskId) {
-        self.add(owner, number, task, true);
+    pub(super) fn insert_last(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId) {
+        self.add(owner, weight, number, task, true);
     }
 
-    fn add(&mut self, owner: &TaskOwner, number: u64, task: TaskId, is_last: bool) {
-        self.users.join(&owner.user, is_last);
-        self.programs.entry(owner.user.clone()).or_default().join(&owner.program, is_last);
+    fn add(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId, is_last: bool) {
+        self.users.join(&owner.user, is_last, cost_of(weight));
+        self.programs.entry(owner.user.clone()).or_default().join(&owner.program, is_last, TURN);
         let is_new = self.tasks.entry(owner.clone()).or_default().insert(number, task).is_none();
         self.len += usize::from(is_new);
     }
 
+    /// Sets the weight of a user.
+    pub(super) fn set_weight(&mut self, user: &Arc<str>, weight: u32) {
+        self.users.set_cost(user, cost_of(weight));
+    }
+
     /// Returns the next task.
     pub(super) fn first(&self) -> Option<TaskId> {
-        let user = self.users.first()?.clone();
-        let program = *self.programs[&user].first()?;
-        self.tasks[&TaskOwner { user, program }].first_key_value().map(|(_, task)| *task)
+        self.users.first().and_then(|user| self.first_of(user))
+    }
+
+    /// Returns the next task of a user.
+    pub(super) fn first_of(&self, user: &Arc<str>) -> Option<TaskId> {
+        let program = *self.programs.get(user)?.first()?;
+        self.tasks[&TaskOwner { user: user.clone(), program }].first_key_value().map(|(_, task)| *task)
+    }
+
+    /// Returns the next task of the first user whose next task `may_start`, and the users before, who are passed over.
+    pub(super) fn first_where(&self, may_start: impl Fn(TaskId) -> bool) -> Option<(TaskId, Vec<Arc<str>>)> {
+        let mut passed = Vec::new();
+        for user in self.users.order.values() {
+            let task = self.first_of(user).expect("a user in the queue has tasks");
+            if may_start(task) {
+                return Some((task, passed));
+            }
+            passed.push(user.clone());
+        }
+        None
+    }
+
+    /// Returns the users who have tasks, in the order of their turns.
+    pub(super) fn users(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.users.order.values()
+    }
+
+    /// Records that a user was passed over when another one was served.
+    pub(super) fn pass(&mut self, user: &Arc<str>) {
+        self.users.pass(user);
     }
 
     /// Removes a task and counts a turn of its program and user. Returns false if the task is not in the queue.
@@ -233,12 +303,14 @@ mod tests {
     }
 
     /// Returns the owner of the tasks of a program. The programs 1 to 99 belong to one user, 101 to 199 to another, and so on.
+    /// From 1000 on, the thousands are the weight of the user.
     fn owner(program: u64) -> TaskOwner {
         TaskOwner { user: format!("user {}", program / 100).into(), program: NodeId(program) }
     }
 
     fn add(queue: &mut FairQueue, program: u64, serials: impl IntoIterator<Item = u64>) {
-        serials.into_iter().for_each(|serial| queue.insert(&owner(program), serial, task(program, serial)));
+        let weight = if program < 1000 { 1 } else { program / 1000 } as u32;
+        serials.into_iter().for_each(|serial| queue.insert(&owner(program), weight, serial, task(program, serial)));
     }
 
     /// Serves tasks. Returns their programs.
@@ -272,6 +344,57 @@ mod tests {
         add(&mut queue, 102, 300..310);
         let served = serve(&mut queue, 10);
         assert_eq!(served.iter().filter(|program| **program == 102).count(), 5, "{served:?}");
+    }
+
+    #[test]
+    fn users_get_turns_by_their_weights() {
+        let mut queue = FairQueue::default();
+        (3001..3010).for_each(|program| add(&mut queue, program, 1..=40));
+        add(&mut queue, 2001, 1..=200);
+        add(&mut queue, 101, 1..=100);
+        let order: Vec<u64> = queue.iter().map(|task| task.client.0).take(180).collect();
+        let served = serve(&mut queue, 180);
+        assert_eq!(served, order);
+        let count = |thousands: u64| served.iter().filter(|program| **program / 1000 == thousands).count();
+        assert_eq!([count(3), count(2), count(0)], [90, 60, 30]);
+        // Nobody waits for long: of six turns in a row, each user has their share, give or take one.
+        for some in served.windows(6) {
+            let count = |thousands: u64| some.iter().filter(|program| **program / 1000 == thousands).count();
+            assert!((2..=4).contains(&count(3)) && (1..=3).contains(&count(2)) && count(0) <= 2, "{some:?}");
+        }
+        // A changed weight applies from the next turn on.
+        queue.set_weight(&owner(101).user, 2);
+        let served = serve(&mut queue, 70);
+        assert_eq!(served.iter().filter(|program| **program == 101).count(), 20, "{served:?}");
+    }
+
+    #[test]
+    fn heavy_users_that_join_without_end_do_not_stop_another_one() {
+        let mut queue = FairQueue::default();
+        add(&mut queue, 1, 1..=50);
+        let mut served = Vec::new();
+        for user in 0..40 {
+            let program = 9001 + 100 * (user % 9) + 10_000 * user;
+            add(&mut queue, program, [100]);
+            served.extend(serve(&mut queue, 1));
+        }
+        assert!(served.iter().filter(|program| **program == 1).count() >= 7, "{served:?}");
+    }
+
+    #[test]
+    fn a_user_who_is_passed_over_gets_no_turns_for_that_time() {
+        let mut queue = FairQueue::default();
+        add(&mut queue, 1, 1..=50);
+        add(&mut queue, 101, 100..150);
+        for _ in 0..20 {
+            let (task, passed) = queue.first_where(|task| task.client == NodeId(101)).unwrap();
+            queue.serve(&owner(101), task.serial);
+            passed.iter().for_each(|user| queue.pass(user));
+        }
+        let served = serve(&mut queue, 10);
+        let count = served.iter().filter(|program| **program == 1).count();
+        assert!((5..=6).contains(&count), "{served:?}");
+        assert_eq!(queue.first_where(|_| false), None);
     }
 
     #[test]
@@ -336,7 +459,7 @@ mod tests {
         let mut queue = FairQueue::default();
         add(&mut queue, 2, [1, 2]);
         add(&mut queue, 3, [3]);
-        queue.insert_last(&owner(1), 4, task(1, 4));
+        queue.insert_last(&owner(1), 1, 4, task(1, 4));
         assert_eq!(serve(&mut queue, 3), [2, 3, 1]);
         assert!(queue.remove(&owner(2), 2) && !queue.remove(&owner(2), 2) && queue.is_empty());
         queue.rest();

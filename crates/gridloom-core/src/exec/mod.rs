@@ -17,22 +17,29 @@
 //! takes several slots at once and keeps them until it ends. While it is the earliest ready task and too few slots are
 //! free, nothing behind it starts. So it has either all its slots or none. A task that only stores copies here
 //! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.
+//!
+//! The [rules](Rules) of the grid limit the slots that the tasks of a user occupy at a time. Tasks of other users pass a task
+//! that has to wait for this reason; those of its user do not. Tasks that wait for answers or for their own calls do not
+//! count, since the calls need slots. When they resume, a user may have more slots than that for a while.
 
 mod entry;
 mod fair_queue;
 mod method_queues;
+mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fair_queue::FairQueue;
 use method_queues::MethodQueues;
+use users::Users;
 
 pub use entry::{State, TaskEntry};
 pub use fair_queue::TaskOwner;
+pub use users::UserLoad;
 
 use crate::graph::Task;
-use gridloom_base::{DatumId, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, NodeId, ObjectId, Quota, Rules, TaskId};
 
 /// The tasks of one server.
 #[derive(Clone, Debug)]
@@ -61,6 +68,7 @@ pub struct Executor {
     readers: BTreeMap<DatumId, u32>,
     /// Number of tasks of each client here.
     clients: BTreeMap<NodeId, u32>,
+    users: Users,
 }
 
 impl Executor {
@@ -83,6 +91,7 @@ impl Executor {
             lines: MethodQueues::default(),
             readers: BTreeMap::new(),
             clients: BTreeMap::new(),
+            users: Users::new(slots),
         }
     }
 
@@ -105,7 +114,8 @@ impl Executor {
         }
         *self.clients.entry(task.id.client).or_default() += 1;
         let owner = TaskOwner { user: user.clone(), program: task.program() };
-        self.held.insert(&owner, number, task.id);
+        self.users.add(user);
+        self.held.insert(&owner, self.users.weight(user), number, task.id);
         self.tasks.insert(task.id, TaskEntry { task, owner, state: State::Held, is_call, number, missing: 0 });
         true
     }
@@ -144,6 +154,7 @@ impl Executor {
         if entry.missing == 0 {
             self.make_ready(number, id);
         } else {
+            self.users.change(&entry.owner.user, 0, State::Held, State::Waiting);
             entry.state = State::Waiting;
             for datum in missing {
                 self.waiters.entry(datum).or_default().push(id);
@@ -158,12 +169,13 @@ impl Executor {
     pub fn put_back(&mut self, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller named a waiting task");
         assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
+        self.users.change(&entry.owner.user, 0, State::Waiting, State::Held);
         entry.state = State::Held;
         // Behind all current tasks, nested or not: a task that was put back must not be the next one again.
         entry.number = u64::from(u16::MAX) << 48 | self.next_number;
         self.next_number += 1;
         let task = entry.task.clone();
-        self.held.insert_last(&entry.owner, entry.number, id);
+        self.held.insert_last(&entry.owner, self.users.weight(&entry.owner.user), entry.number, id);
         self.wait_no_more(&task);
     }
 
@@ -228,10 +240,11 @@ impl Executor {
 
     fn make_ready(&mut self, number: u64, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
+        self.users.change(&entry.owner.user, 0, entry.state, State::Ready);
         entry.state = State::Ready;
         match entry.task.is_replicate() {
             true => _ = self.copy_tasks.insert(number, id),
-            false => self.ready.insert(&entry.owner, number, id),
+            false => self.ready.insert(&entry.owner, self.users.weight(&entry.owner.user), number, id),
         }
     }
 
@@ -249,12 +262,16 @@ impl Executor {
     /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot
     /// takes.
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
-        let id = self.ready.first()?;
+        let tasks = &self.tasks;
+        let may_start = |task: TaskId| self.users.may_start(&tasks[&task]);
+        let (id, passed) = self.ready.first_where(may_start)?;
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         let gang = entry.task.options.gang;
         // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
         // Workers do not know which slots belong to a gang.
-        let is_alone = entry.task.object().is_some() || gang > 0 || self.gangs > 0;
+        // Nor do they know which slots count for which user.
+        let is_alone =
+            entry.task.object().is_some() || gang > 0 || self.gangs > 0 || self.users.is_limited(&entry.owner.user);
         let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
         // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
         // asking tasks: the answer that they wait for may be behind it.
@@ -265,6 +282,8 @@ impl Executor {
             return None;
         }
         self.ready.serve(&entry.owner, entry.number);
+        passed.iter().for_each(|user| self.ready.pass(user));
+        self.users.change(&entry.owner.user, gang, State::Ready, State::Running);
         entry.state = State::Running;
         self.running += 1;
         self.gangs += u32::from(gang > 0);
@@ -275,6 +294,7 @@ impl Executor {
     /// Records that a running task has called back its program. A gang keeps its slots.
     pub fn begin_callback_wait(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.may_leave_slot()) {
+            self.users.change(&entry.owner.user, 0, State::Running, State::AwaitingCallback);
             entry.state = State::AwaitingCallback;
             self.running -= 1;
             self.asking += 1;
@@ -284,6 +304,7 @@ impl Executor {
     /// Records that the answer has arrived and the task continues.
     pub fn end_callback_wait(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::AwaitingCallback) {
+            self.users.change(&entry.owner.user, 0, State::AwaitingCallback, State::Running);
             entry.state = State::Running;
             self.asking -= 1;
             self.running += 1;
@@ -294,6 +315,7 @@ impl Executor {
     /// need slots.
     pub fn begin_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.may_leave_slot()) {
+            self.users.change(&entry.owner.user, 0, State::Running, State::AwaitingCalls);
             entry.state = State::AwaitingCalls;
             self.running -= 1;
             self.calling += 1;
@@ -303,6 +325,7 @@ impl Executor {
     /// Records that the calls it waited for have ended and the task continues.
     pub fn end_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::AwaitingCalls) {
+            self.users.change(&entry.owner.user, 0, State::AwaitingCalls, State::Running);
             entry.state = State::Running;
             self.calling -= 1;
             self.running += 1;
@@ -327,6 +350,7 @@ impl Executor {
     /// Removes a task that ended or was cancelled before it ran.
     pub fn remove(&mut self, id: TaskId) -> Option<TaskEntry> {
         let entry = self.tasks.remove(&id)?;
+        self.users.remove(&entry.owner.user, entry.task.options.gang, entry.state);
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
         match entry.state {
@@ -365,6 +389,56 @@ impl Executor {
             }
         }
         Some(entry)
+    }
+
+    /// Replaces the rules of the grid. Running tasks are not disturbed.
+    pub fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.users.set_rules(rules);
+        for user in self.users.names() {
+            let weight = self.users.weight(user);
+            self.held.set_weight(user, weight);
+            self.ready.set_weight(user, weight);
+        }
+    }
+
+    /// Returns the part of the store that the rules allow the data of a user who has tasks here; `None` without a quota.
+    pub fn memory_of(&self, user: &str) -> Option<Quota> {
+        self.users.memory(user)
+    }
+
+    /// True if users who have tasks here have quotas of memory.
+    pub fn have_memory_quotas(&self) -> bool {
+        self.users.have_memory_quotas()
+    }
+
+    /// Returns the weight that the rules give a user.
+    pub fn weight_of(&self, user: &str) -> u32 {
+        self.users.weight(user)
+    }
+
+    /// Returns what the tasks of a user do.
+    pub fn load_of(&self, user: &str) -> UserLoad {
+        self.users.load(user)
+    }
+
+    /// Returns the held task of each user that is admitted next, in the order of the users' turns.
+    pub fn first_held_of_users(&self) -> Vec<TaskId> {
+        self.held.users().filter_map(|user| self.held.first_of(user)).collect()
+    }
+
+    /// Records that a user was passed over when a task of another one was admitted.
+    pub fn pass_held(&mut self, user: &Arc<str>) {
+        self.held.pass(user);
+    }
+
+    /// Returns the number of slots that the rules allow the tasks of a user, at most those of the server.
+    pub fn slots_of(&self, user: &str) -> u32 {
+        self.users.slots_max(user)
+    }
+
+    /// Returns the number of tasks of a user that have not begun.
+    pub fn waiting_of(&self, user: &str) -> u64 {
+        self.users.waiting(user)
     }
 
     /// Returns the task, if it is here.
@@ -460,6 +534,7 @@ impl Executor {
             (State::AwaitingCallback, self.asking as usize),
             (State::AwaitingCalls, self.calling as usize),
         ];
+        self.users.check(self.tasks.values())?;
         let ganged: u32 = self.tasks.values().map(TaskEntry::extra_gang_slots).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));

@@ -269,3 +269,94 @@ fn a_cancelled_waiter_is_forgotten() {
     executor.datum_arrived(datum(10));
     assert!(executor.is_empty());
 }
+
+/// Returns rules that allow each user that many slots.
+fn slots_allowed(slots: u64) -> Arc<Rules> {
+    let everybody =
+        gridloom_base::RulesSection { slots: Some(gridloom_base::Quota::Amount(slots)), ..Default::default() };
+    Arc::new(Rules { everybody, ..Rules::default() })
+}
+
+#[test]
+fn a_task_beyond_its_users_slots_waits_and_tasks_of_others_pass_it() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(4);
+    executor.set_rules(slots_allowed(2));
+    let users = [(1, "anna"), (2, "anna"), (3, "anna"), (4, "bert"), (5, "anna")];
+    for (serial, user) in users {
+        executor.add(task(serial, &[], 20 + serial), &user.into(), true);
+        admit_first(&mut executor, |_| true);
+    }
+    let mut started: Vec<u64> = std::iter::from_fn(|| executor.next_start(|_| 9)).map(|task| task.id.serial).collect();
+    started.sort_unstable();
+    assert_eq!(started, [1, 2, 4], "short calls do not queue beyond the slots either");
+    assert_eq!((executor.slots_of("anna"), executor.waiting_of("anna")), (2, 2));
+    executor.remove(id(4));
+    assert!(executor.next_start(|_| 9).is_none());
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    executor.check().unwrap();
+    executor.set_rules(Arc::default());
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(5));
+    executor.check().unwrap();
+}
+
+#[test]
+fn calls_of_a_paused_task_start_within_its_users_slots() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(4);
+    executor.set_rules(slots_allowed(1));
+    let nested = |serial, depth| {
+        let options = CallOptions { depth, ..CallOptions::default() };
+        Arc::new(Task { options, ..(*task(serial, &[], 20 + serial)).clone() })
+    };
+    for (serial, depth) in [(1, 0), (2, 0), (3, 1), (4, 2)] {
+        executor.add(nested(serial, depth), &"anna".into(), true);
+        if serial == 1 {
+            admit_first(&mut executor, |_| true);
+            assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+        }
+    }
+    while executor.first_held().is_some() {
+        admit_first(&mut executor, |_| true);
+    }
+    // Each call waits for the next deeper one.
+    for deeper in [4, 3] {
+        assert!(executor.next_start(|_| 1).is_none());
+        executor.begin_calling(id(if deeper == 4 { 1 } else { 4 }));
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(deeper));
+        executor.check().unwrap();
+    }
+    executor.remove(id(3));
+    executor.end_calling(id(4));
+    executor.end_calling(id(1));
+    // Both run until one ends. Nothing new starts.
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.remove(id(4));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
+    executor.check().unwrap();
+}
+
+#[test]
+fn a_gang_waits_for_the_slots_of_its_user_and_is_not_passed_by_them() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(4);
+    executor.set_rules(slots_allowed(2));
+    for (task, user) in
+        [(task(1, &[], 21), "anna"), (gang(2, 2), "anna"), (task(3, &[], 23), "anna"), (gang(4, 2), "bert")]
+    {
+        executor.add(task, &user.into(), true);
+        admit_first(&mut executor, |_| true);
+    }
+    let started: BTreeSet<TaskId> = std::iter::from_fn(|| executor.next_start(|_| 1)).map(|task| task.id).collect();
+    assert_eq!(started, BTreeSet::from([id(1), id(4)]));
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(2));
+    executor.begin_callback_wait(id(2));
+    assert!(executor.next_start(|_| 1).is_none(), "it keeps its slots");
+    executor.remove(id(2));
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
+    executor.check().unwrap();
+}

@@ -40,7 +40,8 @@ use crate::node::message::{
 };
 use crate::node::{LogLine, Timer};
 use gridloom_base::{
-    DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, Origin, PutOrigin, TaskError, TaskId, Time,
+    DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, Origin, PutOrigin, Rules, TaskError,
+    TaskId, Time,
 };
 use gridloom_idl::Signature;
 use gridloom_map::{MapError, MapperInput, MappingMethod, Plan, Stop};
@@ -333,6 +334,8 @@ pub enum Command {
     /// To a node, from its own process: log what it waits for. An agent logs what the programs of its clients wait for, and a
     /// server logs its calls.
     LogWaits,
+    /// To an agent, from its own process: these are the rules of the grid from now on.
+    SetRules { rules: Box<Rules> },
     /// The program is a function that this server runs. Data that it puts are stored at that server, and data that it
     /// gets are fetched from there if possible.
     RunsAt { server: NodeId },

@@ -23,6 +23,7 @@
         ├── NotPermitted      also PermissionError
         ├── NotRun
         ├── OutOfMemory       also MemoryError
+        ├── QuotaExceeded
         ├── RemoteError
         ├── ServerLost
         └── SignatureError
@@ -58,6 +59,7 @@ __all__ = [
     "OutOfMemory",
     "ProcessEnded",
     "ProcessError",
+    "QuotaExceeded",
     "RandomStateWarning",
     "RemoteError",
     "ServerLost",
@@ -326,6 +328,14 @@ class OutOfMemory(TaskError, MemoryError):
     needed_bytes: int | None = None
     held_bytes: int | None = None
     limit_bytes: int | None = None
+
+
+class QuotaExceeded(TaskError):
+    """The rules of the grid limit what the user may occupy at a server, and the call exceeds it.
+
+    The message names the quota and what to do. Calls of :meth:`~gridloom.Grid.map` wait in the program
+    instead if too many calls of the user wait at the server.
+    """
 
 
 class RemoteError(TaskError):

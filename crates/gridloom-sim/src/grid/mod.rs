@@ -28,7 +28,7 @@ mod transfers;
 
 use std::collections::BTreeMap;
 
-use gridloom_base::{DatumId, NodeId, Origin, Time};
+use gridloom_base::{DatumId, NodeId, Origin, Rules, Time};
 use gridloom_core::node::{Effect, Event, Input, Role, Timer, UsageTable};
 use gridloom_flow::LinkIndex;
 use gridloom_platform::HostId;
@@ -271,11 +271,15 @@ impl Grid {
         }
     }
 
-    /// Makes a node stop reacting for a while. Its inputs wait.
     pub(crate) fn set_origin(&mut self, node: NodeId, origin: Origin) {
         self.nodes.set_origin(node, origin);
     }
 
+    pub(crate) fn set_rules(&mut self, agent: NodeId, rules: Rules) {
+        self.nodes.set_rules(agent, rules);
+    }
+
+    /// Makes a node stop reacting for a while. Its inputs wait.
     pub(crate) fn pause(&mut self, kernel: &mut Kernel, node: NodeId) {
         if self.nodes.is_running(node) {
             kernel.record(|trace, now| trace.fault(now, node, "pause"));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
-use gridloom_base::{DatumId, Machine, NodeId, Origin, Time};
+use gridloom_base::{DatumId, Machine, NodeId, Origin, Rules, Time};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
 use gridloom_flow::HostIndex;
@@ -43,7 +43,7 @@ impl AnyMachine {
 /// The parameters needed to restart a node.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeSpec {
-    Agent { name: String },
+    Agent { name: String, rules: Rules },
     Server { spec: ServerSpec, agent: String },
 }
 
@@ -225,6 +225,13 @@ impl Nodes {
     pub(crate) fn set_origin(&mut self, node: NodeId, origin: Origin) {
         let node = self.node_mut(node);
         node.origin = Origin { host: std::mem::take(&mut node.origin.host), ..origin };
+    }
+
+    /// Sets the rules with which an agent starts again.
+    pub(crate) fn set_rules(&mut self, agent: NodeId, new: Rules) {
+        if let Some(NodeSpec::Agent { rules, .. }) = &mut self.node_mut(agent).spec {
+            *rules = new;
+        }
     }
 
     fn node_mut(&mut self, node: NodeId) -> &mut SimNode {

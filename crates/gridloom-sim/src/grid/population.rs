@@ -1,6 +1,6 @@
 //! Starts and restarts nodes.
 
-use gridloom_base::{NodeId, Origin};
+use gridloom_base::{NodeId, Origin, Rules};
 use gridloom_core::data::IdentifierKey;
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{
@@ -20,7 +20,7 @@ pub(crate) const HOST_IS_OFF: &str = "its host is off";
 impl Grid {
     /// Starts the agent.
     pub(crate) fn add_agent(&mut self, environment: &mut Environment, host: HostId, name: &str) -> NodeId {
-        self.start(environment, host, None, NodeSpec::Agent { name: name.to_string() })
+        self.start(environment, host, None, NodeSpec::Agent { name: name.to_string(), rules: Rules::default() })
     }
 
     /// Starts a server of the agent.
@@ -96,11 +96,12 @@ impl Grid {
         let address = address.unwrap_or_else(|| self.new_address(environment, host));
         let id = self.nodes.next_id();
         let node = match spec.clone() {
-            NodeSpec::Agent { name } => {
+            NodeSpec::Agent { name, rules } => {
                 let config =
                     AgentConfig { id, name: name.clone(), is_shared: true, identifier_key: identifier_key(id) };
                 let usage = self.usage.get(&name).cloned().unwrap_or_default();
-                let machine = AnyMachine::Agent(Box::new(Agent::new(config).with_usage(usage)));
+                let agent = Agent::new(config).with_usage(usage).with_rules(rules);
+                let machine = AnyMachine::Agent(Box::new(agent));
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Meta, NodeId};
+use gridloom_base::{DatumId, Meta, NodeId, Rules};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, Command, Event, Input, Role, Server};
 use gridloom_platform::HostId;
@@ -81,6 +81,12 @@ impl Simulation {
     /// Gives a client a command now.
     pub fn command(&mut self, client: NodeId, command: Command) {
         self.environment.kernel.deliver(client, Input::Command(command));
+    }
+
+    /// Gives an agent the rules of the grid, which it keeps when it is restarted.
+    pub fn set_rules(&mut self, agent: NodeId, rules: Rules) {
+        self.grid.set_rules(agent, rules.clone());
+        self.command(agent, Command::SetRules { rules: Box::new(rules) });
     }
 
     /// Takes the first event that a client has reported to its program.

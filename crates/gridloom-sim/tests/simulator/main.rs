@@ -20,6 +20,7 @@ mod processes;
 mod profiles;
 mod recovery;
 mod replay;
+mod rules;
 mod scripted;
 mod sharing;
 mod standstill;

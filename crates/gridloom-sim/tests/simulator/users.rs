@@ -4,7 +4,7 @@ use crate::lan;
 use crate::lan::wait_for;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, SplitMix64, TaskError, TaskId};
-use gridloom_core::graph::{Task, TaskKind};
+use gridloom_core::graph::{Argument, CallOptions, Output, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand, Role};
@@ -13,26 +13,33 @@ use gridloom_platform::HostId;
 use gridloom_sim::Simulation;
 use gridloom_sim::faults::Scenario;
 
-const IDL: &str =
-    "Module t;\nDefine work() CalcOrder 1e9 Calls \"C\" work();\nDefine other() CalcOrder 1e9 Calls \"C\" other();";
+const IDL: &str = "Module t;
+Define work() CalcOrder 1e9 Calls \"C\" work();
+Define other() CalcOrder 1e9 Calls \"C\" other();
+Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);";
 
-/// One server with one slot, and programs of several users. A call takes one second.
+/// One server, and programs of several users. A call takes one second on an idle server.
 pub(crate) struct Stage {
     pub(crate) sim: Simulation,
-    server: NodeId,
+    pub(crate) agent: NodeId,
+    pub(crate) server: NodeId,
     definitions: Vec<Definition>,
     next: u64,
 }
 
 impl Stage {
     pub(crate) fn new() -> Stage {
+        Stage::with_slots(1)
+    }
+
+    pub(crate) fn with_slots(slots: u32) -> Stage {
         let mut sim = lan::hosts(1);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
-        sim.add_agent(HostId(0), "agent");
+        let agent = sim.add_agent(HostId(0), "agent");
         let (name, functions) = ("server".to_string(), definitions.clone());
-        let spec = ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions };
+        let spec = ServerSpec { name, slots, is_stateless: false, memory_bytes: 1 << 30, functions };
         let server = sim.add_server(HostId(1), spec);
-        Stage { sim, server, definitions, next: 0 }
+        Stage { sim, agent, server, definitions, next: 0 }
     }
 
     /// Starts a program of this user.
@@ -66,16 +73,44 @@ impl Stage {
     }
 
     pub(crate) fn call(&mut self, client: NodeId, function: usize) -> TaskId {
-        let id = TaskId { client, serial: self.serial() };
-        let signature = &self.definitions[function].signature;
-        let kind = TaskKind::call(&signature.name, signature.hash());
-        let (args, outputs, options) = Default::default();
-        let task = Task { id, kind, args, outputs, work_flops: Some(1e9), options };
+        self.call_with(client, function, CallOptions::default())
+    }
+
+    pub(crate) fn call_with(&mut self, client: NodeId, function: usize, options: CallOptions) -> TaskId {
+        let task = Task { options, ..self.task(client, function) };
+        let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
         id
     }
 
-    fn end_of(&mut self, task: TaskId) -> Result<(), TaskError> {
+    /// Makes a call that waits in the client until a server has a free slot.
+    pub(crate) fn deferred_call(&mut self, client: NodeId) -> TaskId {
+        let (task, deferral) = (self.task(client, 0), Some(Default::default()));
+        let id = task.id;
+        self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral });
+        id
+    }
+
+    /// Makes a call with a result of that many numbers.
+    pub(crate) fn call_making(&mut self, client: NodeId, count: i32) -> TaskId {
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: count.to_ne_bytes().to_vec() };
+        let datum = DatumId { client, serial: self.serial() };
+        let outputs = vec![Output { datum, meta: Meta::array(Dtype::Float64, &[count as u64]) }];
+        let task = Task { args: vec![n], outputs, ..self.task(client, 2) };
+        let id = task.id;
+        self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
+        id
+    }
+
+    fn task(&mut self, client: NodeId, function: usize) -> Task {
+        let id = TaskId { client, serial: self.serial() };
+        let signature = &self.definitions[function].signature;
+        let kind = TaskKind::call(&signature.name, signature.hash());
+        let (args, outputs, options) = Default::default();
+        Task { id, kind, args, outputs, work_flops: Some(1e9), options }
+    }
+
+    pub(crate) fn end_of(&mut self, task: TaskId) -> Result<(), TaskError> {
         let is_it = |event: &Event| matches!(event, Event::TaskEnded { report, .. } if report.task == task);
         match wait_for(&mut self.sim, task.client, is_it) {
             Event::TaskEnded { report, .. } => report.outcome.map(drop),
@@ -83,7 +118,7 @@ impl Stage {
         }
     }
 
-    fn status(&mut self, client: NodeId) -> ServerStatus {
+    pub(crate) fn status(&mut self, client: NodeId) -> ServerStatus {
         self.sim.command(client, Command::Status { server: self.server });
         match wait_for(&mut self.sim, client, |event| matches!(event, Event::Status { .. })) {
             Event::Status { status, .. } => status,

@@ -142,11 +142,23 @@ pub fn plan_file(file: &Path, reach: &ConnectOptions) -> Result<Vec<HostPlan>> {
 /// Properties that request or configure a server on a host.
 const OF_SERVERS: [&str; 8] = ["serve", "slots", "memory", "plain", "listen", "python", "packages", "code"];
 /// The other properties that 'gridloom up' reads.
-const OF_HOSTS: [&str; 11] =
-    ["role", "agent_listen", "address", "ssh", "user", "port", "jump", "gridloom", "send", "folder", "name"];
+const OF_HOSTS: [&str; 12] = [
+    "role",
+    "agent_listen",
+    "agent_rules",
+    "address",
+    "ssh",
+    "user",
+    "port",
+    "jump",
+    "gridloom",
+    "send",
+    "folder",
+    "name",
+];
 
-/// Rejects properties without effect: `serve` on a host without a server, `agent_listen` on a host without the agent, and
-/// misspelt names. Other unknown properties may belong to the user or to other programs; a warning is printed for one that
+/// Rejects properties without effect: `serve` on a host without a server, `agent_listen` and `agent_rules` on a host without
+/// the agent, and misspelt names. Other unknown properties may belong to the user or to other programs; a warning is printed for one that
 /// resembles a property of Gridloom.
 fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
     for (index, host) in platform.hosts().iter().enumerate() {
@@ -155,8 +167,9 @@ fn check_properties(platform: &Platform, roles: &Roles) -> Result<()> {
         let wrong = |why: String| Err(anyhow::anyhow!("{}", located(why)));
         for key in host.properties.keys() {
             let known = || OF_SERVERS.into_iter().chain(OF_HOSTS);
-            if key == "agent_listen" && id != roles.agent {
-                return wrong("'agent_listen' has no effect on a host without the agent: add role = \"agent\"".into());
+            if ["agent_listen", "agent_rules"].contains(&&**key) && id != roles.agent {
+                let why = format!("'{key}' has no effect on a host without the agent: add role = \"agent\"");
+                return wrong(why);
             }
             // The other properties of servers are often set for all hosts of a cluster; only 'serve' requests a server.
             if key == "serve" && roles.server_on(id).is_none() {
@@ -251,6 +264,9 @@ fn planned(
             let is_free = of_file.ends_with(":0") && !of_file.starts_with("0.0.0.0:");
             let listen = site.agent_address.filter(|_| is_free).map_or(of_file, str::to_string);
             common(&mut words, &listen);
+            if let Some(rules) = properties.get("agent_rules") {
+                words.extend(["--rules".to_string(), rules.to_string()]);
+            }
             Launch { label: AGENT.into(), arguments: words, code: None, python: None }
         });
         let server = site.server.map(|role| -> Result<Launch> {
@@ -399,7 +415,7 @@ mod tests {
             [[host]]
             name = "node"
             speed = "1Gf"
-            properties = { role = "agent, server", serve = "--run-code", agent_listen = "c:9" }
+            properties = { role = "agent, server", serve = "--run-code", agent_listen = "c:9", agent_rules = "rules.toml" }
             [[host]]
             name = "b"
             speed = "1Gf"
@@ -410,14 +426,14 @@ mod tests {
         let nodes = [node("a"), node("b")];
         let hosts = with_file("nodes", text, |file, reach| plan_nodes(file, &nodes, None, reach)).unwrap();
         let words = |part: &Option<Launch>| part.as_ref().map(|part| part.arguments.join(" "));
-        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen c:9"));
+        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen c:9 --rules rules.toml"));
         assert_eq!(words(&hosts[0].server).unwrap(), "serve --run-code --name a --slots {cpus} --listen a.x:0");
         assert_eq!(words(&hosts[1].server).unwrap(), "serve functions.py --name b --slots 3 --listen b.x:0");
         let hosts = with_file("again", text, |file, reach| {
             plan_nodes(file, &nodes, Some(AgentAt { host: "b", address: Some("b.x:4") }), reach)
         })
         .unwrap();
-        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen b.x:4"));
+        assert_eq!(words(&hosts[0].agent).as_deref(), Some("agent --listen b.x:4 --rules rules.toml"));
         assert_eq!((hosts[0].name.as_str(), hosts[1].name.as_str(), hosts.len()), ("b", "a", 2));
     }
 

@@ -45,9 +45,9 @@ use std::collections::BTreeSet;
 use crate::data::IdentifierKey;
 use crate::member::Members;
 use crate::node::message::{
-    CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, LinkMessage, LinkToAgent,
-    LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer, ServerRecords, ServerToCatalog,
-    TaskMessage, TaskToClient, UsageQuery,
+    CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer,
+    LinkMessage, LinkToAgent, LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer,
+    ServerRecords, ServerToCatalog, TaskMessage, TaskToClient, UsageQuery,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
@@ -56,7 +56,7 @@ use audit::Audit;
 use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
 use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Level, Machine, NodeId, Origin, Program, Time};
+use gridloom_base::{Level, Machine, NodeId, Origin, Program, Rules, Time};
 use gridloom_perf::{CompletedTransfer, FunctionModel, GridView, LinkEstimate};
 use links::HostLinks;
 use models::Models;
@@ -105,6 +105,8 @@ pub struct Agent {
     program_waits: ReportedWaits,
     usage: UsageTable,
     audit: Audit,
+    /// The rules of the grid, which servers apply.
+    rules: Box<Rules>,
 }
 
 impl Agent {
@@ -123,6 +125,7 @@ impl Agent {
             requests: Requests::default(),
             plans: Plans::default(),
             program_waits: ReportedWaits::default(),
+            rules: Box::default(),
         }
     }
 
@@ -130,6 +133,12 @@ impl Agent {
     #[must_use]
     pub fn with_usage(self, usage: UsageTable) -> Agent {
         Agent { usage, ..self }
+    }
+
+    /// Sets the rules with which the agent starts. [`Command::SetRules`] replaces them.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Agent {
+        Agent { rules: Box::new(rules), ..self }
     }
 
     /// Records that a peer is alive although it sent nothing here.
@@ -393,6 +402,18 @@ impl Agent {
         self.knowledge().view(now, None)
     }
 
+    fn set_rules(&mut self, rules: Box<Rules>, out: &mut Vec<Effect>) {
+        if rules == self.rules {
+            return;
+        }
+        let count = self.registry.iter().count();
+        let text = format!("the rules of the grid have changed; they are sent to {count} servers");
+        out.push(LogLine::new(Level::Info, Category::Agent, text).into());
+        self.rules = rules;
+        let servers = self.registry.iter().map(|(node, _)| node);
+        servers.for_each(|server| send(out, server, DirectoryToServer::RulesChanged { rules: self.rules.clone() }));
+    }
+
     // ---- plans
 
     fn on_map_message(&mut self, now: Time, from: NodeId, message: MapToAgent, out: &mut Vec<Effect>) {
@@ -577,6 +598,7 @@ impl Machine for Agent {
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. } => {}
             Input::Command(Command::LogWaits) => self.log_waits(now, out),
+            Input::Command(Command::SetRules { rules }) => self.set_rules(rules, out),
             Input::Command(_) => {}
         }
         let Agent { audit, members, .. } = self;

@@ -53,7 +53,7 @@ impl Agent {
         }
         let was_registered = registration.was_registered;
         self.registry.add(now, from, registration, protocol);
-        send(out, from, DirectoryToServer::Registered { peers, differences });
+        send(out, from, DirectoryToServer::Registered { peers, differences, rules: self.rules.clone() });
         self.directory.changed(now, out);
         self.push_for_waiting(now, out);
         let (names, grid) = self.names(now);

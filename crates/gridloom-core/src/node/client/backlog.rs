@@ -7,8 +7,11 @@
 //!
 //! A call that prefers certain servers, because it has failed on others or is bound to one, waits for a slot of its own
 //! server, and calls behind it may overtake it.
+//!
+//! If a server refuses a call because too many calls of the user wait there, the call returns to the backlog. The client sends
+//! no more calls until one has ended, or until the next heartbeat, since the others may be those of other programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::call::{Deadlines, Request};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
@@ -63,6 +66,10 @@ pub(super) struct Backlog {
     ended_at: Option<Time>,
     /// True if a call may have become sendable since the last search.
     has_changed: bool,
+    /// Calls that a server has refused because too many calls of the user wait there.
+    refused: BTreeSet<TaskId>,
+    /// No call is sent until one has ended, or until the next heartbeat.
+    is_throttled: bool,
 }
 
 impl Backlog {
@@ -85,7 +92,34 @@ impl Backlog {
             None => self.held.remove(&id)?,
         };
         self.deadlines.remove(request.deadline, id);
+        self.refused.remove(&id);
         Some(request)
+    }
+
+    /// Takes a call back that a server has refused because too many calls of the user wait there.
+    ///
+    /// # Errors
+    /// The call, if it never was in the backlog.
+    pub(super) fn take_back(&mut self, request: Request) -> Result<(), Request> {
+        let id = request.task.id;
+        let Some(Sent { only, is_paused, .. }) = self.sent.remove(&id) else { return Err(request) };
+        if !is_paused {
+            self.release_slot(only);
+        }
+        self.refused.insert(id);
+        self.add(request, true);
+        self.is_throttled = true;
+        Ok(())
+    }
+
+    /// Lets calls be sent again although none has ended.
+    pub(super) fn resume(&mut self) {
+        self.is_throttled = false;
+    }
+
+    /// True if a call that is sent was sent before, and refused. Forgets this.
+    pub(super) fn was_refused(&mut self, id: TaskId) -> bool {
+        self.refused.remove(&id)
     }
 
     /// Holds calls back that were not sent, or lets them wait for a server again, before the others and in the given order.
@@ -117,7 +151,7 @@ impl Backlog {
     /// Removes and returns the next call that can be sent now, if one can. `target` returns the server for which a call
     /// waits.
     pub(super) fn take_next(&mut self, now: Time, target: impl Fn(&Request) -> Target) -> Option<Request> {
-        if !self.has_changed {
+        if !self.has_changed || self.is_throttled {
             return None;
         }
         for (position, request) in self.waiting.iter().take(PASSED_MAX + 1) {
@@ -179,6 +213,7 @@ impl Backlog {
     /// Records the end of a call.
     pub(super) fn ended(&mut self, now: Time, task: TaskId) {
         let Some(Sent { at, only, is_paused }) = self.sent.remove(&task) else { return };
+        self.is_throttled = false;
         if !is_paused {
             self.release_slot(only);
         }
@@ -205,6 +240,9 @@ impl Backlog {
     /// Panics if an invariant is violated.
     pub(super) fn check(&self) {
         assert_eq!(self.waiting.len(), self.positions.len(), "calls in the backlog, and their positions");
+        let is_known =
+            |id: &TaskId| self.positions.contains_key(id) || self.held.contains_key(id) || self.sent.contains_key(id);
+        assert!(self.refused.iter().all(is_known), "a refused call waits, or was just sent again");
         for (id, position) in &self.positions {
             assert_eq!(self.waiting[position].task.id, *id);
         }

@@ -91,7 +91,9 @@ impl Client {
                 }
             };
             let Some(mut request) = self.backlog.take_next(now, target) else { return };
-            out.push(Effect::Emit(Event::CallSent { at: now, task: request.task.id }));
+            if !self.backlog.was_refused(request.task.id) {
+                out.push(Effect::Emit(Event::CallSent { at: now, task: request.task.id }));
+            }
             request.begin_limit(now);
             self.begin_call(now, request, out);
             self.set_deadline(out);
@@ -157,6 +159,12 @@ impl Client {
     pub(super) fn call_complete(&mut self, now: Time, call: Call, out: &mut Vec<Effect>) {
         let Call { mut request, server, ended, .. } = call;
         let (outcome, run_ns) = ended.expect("a complete call has ended");
+        if let Err(TaskError::QuotaExceeded { is_temporary: true, .. }) = &outcome {
+            match self.backlog.take_back(request) {
+                Ok(()) => return self.set_deadline(out),
+                Err(back) => request = back,
+            }
+        }
         if let Err(error) = &outcome
             && self.is_restarted(&request.task, &request.failures, server, error)
         {

@@ -251,6 +251,7 @@ impl Client {
             }
             Command::LogWaits => self.log_waits(now, out),
             Command::Drain | Command::Stop => debug_assert!(false, "a client is not drained"),
+            Command::SetRules { .. } => debug_assert!(false, "only an agent has rules"),
         }
     }
 
@@ -312,6 +313,7 @@ impl Client {
         self.retry_interrupted(now, out);
         self.names_heartbeat(now, out);
         self.resend_interrupted(now, out);
+        self.backlog.resume();
         self.place_waiting(now, out);
         self.end_waiting_if_due(now, out);
         self.probe_fallen(now, out);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{Message, OutputPage, OutputQuery, ProgramWaits, ServerRecords, ServerStatus, UsagePage, UsageQuery};
-use gridloom_base::{NodeId, StorageId, TaskId};
+use gridloom_base::{NodeId, Rules, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
 
@@ -59,6 +59,9 @@ pub enum DirectoryToServer {
         peers: Vec<(NodeId, String)>,
         /// Functions whose code differs from that of other servers, as text.
         differences: Vec<String>,
+        /// The rules of the grid. The server accepts them only from its agent.
+        #[serde(default)]
+        rules: Box<Rules>,
     },
     /// The registration was refused.
     RegistrationRefused {
@@ -78,9 +81,12 @@ pub enum DirectoryToServer {
     GetStatus,
     /// A client requests the lines that functions have printed at the server. The server replies with `Output`.
     GetOutput(OutputQuery),
-    /// An operator of the grid ends a task of any client: one of the same user, unless the operator is an administrator.
+    /// An operator of the grid ends a task of any client: one of the same user, unless the operator is an administrator or the
+    /// rules of the grid permit more.
     /// The server replies with `EndTaskAnswered`, and notifies the task's client that the task was cancelled.
     EndTask { task: TaskId },
+    /// The agent has read other rules of the grid. They replace all that it has sent before.
+    RulesChanged { rules: Box<Rules> },
 }
 
 /// From the agent to a client.

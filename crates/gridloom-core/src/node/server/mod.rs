@@ -24,6 +24,7 @@ mod peers;
 mod programs;
 mod registration;
 mod reports;
+mod rules;
 mod shared;
 mod tasks;
 
@@ -57,6 +58,7 @@ use pauses::Pauses;
 use programs::Programs;
 use registration::RegistrationState;
 use reports::Reports;
+use rules::KnownRules;
 use shared::SharedData;
 
 /// The configuration of a server.
@@ -104,6 +106,7 @@ pub struct Server {
     uses_shared_data: BTreeSet<String>,
     members: Members<Role>,
     programs: Programs,
+    rules: KnownRules,
     registering: RegistrationState,
     links: Links,
     admission: Admission,
@@ -137,6 +140,7 @@ impl Server {
             uses_shared_data: config.functions.iter().filter(|s| !s.uses.is_empty()).map(|s| s.name.clone()).collect(),
             members: Members::default(),
             programs: Programs::default(),
+            rules: KnownRules::default(),
             registering: RegistrationState::new(config.clone()),
             links: Links::new(config.clone()),
             admission: Admission::new(config.clone()),
@@ -275,7 +279,11 @@ impl Server {
 
     fn on_directory_message(&mut self, now: Time, from: NodeId, message: DirectoryToServer, out: &mut Vec<Effect>) {
         match message {
-            DirectoryToServer::Registered { peers, differences } => {
+            DirectoryToServer::Registered { peers, differences, rules } => {
+                // A client that maps by itself accepts registrations, too.
+                if self.registering.agent() == Some(from) {
+                    self.set_rules(now, *rules, out);
+                }
                 out.extend(differences.into_iter().map(|text| line(Level::Warning, text).into()));
                 let models = self.learning.take_all_models(now);
                 self.learning.forget_reported_pace();
@@ -321,6 +329,10 @@ impl Server {
                 send(out, from, DirectoryToClient::EndTaskAnswered { task, answer });
             }
             DirectoryToServer::Subscribe => self.registering.subscribe(from, out),
+            DirectoryToServer::RulesChanged { rules } if self.registering.agent() == Some(from) => {
+                self.set_rules(now, *rules, out);
+            }
+            DirectoryToServer::RulesChanged { .. } => reject_message(from, out),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::admission::StallResolution;
 use super::learning::Call;
+use super::rules::listed;
 use super::{EarlyEnd, Server, accounts, send};
 use crate::call::{OutputItem, TaskOutput};
 use crate::exec::{State, TaskEntry};
@@ -16,8 +17,7 @@ use crate::node::{Category, LogLine, ServerTimer};
 use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{
-    DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, Origin, Pattern, Program, TaskError, TaskId, Time,
-    check_name,
+    DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, Origin, Program, TaskError, TaskId, Time, check_name,
 };
 use gridloom_idl::KnownArgument;
 
@@ -41,6 +41,8 @@ impl Server {
                 task.options.program = None;
             }
             let checked = self.check_stateless(&task).and_then(|()| self.check_task(from, &task));
+            let checked =
+                checked.and_then(|()| self.check_permitted(from, &task)).and_then(|()| self.check_quotas(&task));
             let is_offered = |name: &str| self.functions.contains_key(name);
             let checked =
                 checked.and_then(|()| self.objects.check_and_add(&task, is_call, is_offered, &self.config.name));
@@ -388,11 +390,14 @@ impl Server {
         out: &mut Vec<Effect>,
     ) -> Result<(), String> {
         let entry = self.admission.get(id).ok_or("the call is not on this server; it may have ended")?;
-        let owner = &*entry.owner.user;
+        let owner = entry.owner.user.clone();
         let by = self.programs.origin(operator);
-        if !by.is_some_and(|by| by.may_change(owner)) {
+        if !by.is_some_and(|by| by.may_change(&owner) || self.rules.of(&by.user).may_cancel(&owner)) {
             let user = by.map_or("", |by| &by.user);
-            return Err(format!("the call belongs to '{owner}', and '{user}' is not an administrator of the grid"));
+            let permits = if self.rules.are_set() { ", nor do its rules permit it" } else { "" };
+            return Err(format!(
+                "the call belongs to '{owner}', and '{user}' is not an administrator of the grid{permits}"
+            ));
         }
         self.cancel(now, id, out);
         self.pump(now, out);
@@ -546,18 +551,9 @@ impl Server {
 
 /// Returns why a user may not call a function.
 fn not_permitted(Origin { user, functions, .. }: &Origin) -> String {
-    let permitted = match &functions[..] {
-        [] => "no functions".to_string(),
-        [first, .., last] if functions.len() > PATTERNS_SHOWN_MAX => {
-            format!("{first} to {last}, {} patterns", functions.len())
-        }
-        some => some.iter().map(Pattern::as_str).collect::<Vec<_>>().join(", "),
-    };
+    let permitted = listed(functions);
     format!(
         "the certificate of '{user}' permits {permitted}; request one that permits this function with 'gridloom keys request', and \
          have an administrator approve it ('*' does not include functions that a program sends: --run-code does)"
     )
 }
-
-/// Maximum number of patterns that an error lists.
-const PATTERNS_SHOWN_MAX: usize = 8;

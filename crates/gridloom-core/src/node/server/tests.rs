@@ -4,7 +4,7 @@ use super::*;
 use crate::graph::{Argument, CallOptions, Output as Made, Task, TaskKind};
 use crate::node::message::{CatalogToServer, Supply};
 use crate::node::version::VERSIONS;
-use gridloom_base::{DatumId, Dtype, Meta, NamedDatum, Origin, TaskError, TaskId};
+use gridloom_base::{DatumId, Dtype, Meta, NamedDatum, Origin, Rules, RulesSection, TaskError, TaskId};
 use gridloom_idl::parse;
 
 /// Returns the configuration of a server 's' with a store of 1 MiB, which offers one function and has no agent.
@@ -380,4 +380,27 @@ fn errors_of_the_function_are_not_changed() {
     test.call(USER, 1);
     let error = TaskError::Crashed { function: "m/f".into(), server: "s".into(), how: "SIGSEGV".into() };
     assert_eq!(reported(&test.ended(CALIBRATOR, 1, Err(error.clone()))), Some(Err(error)));
+}
+
+#[test]
+fn a_server_accepts_rules_only_from_its_agent() {
+    let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering_nothing() });
+    let agent = NodeId(2);
+    server.handle(Time(0), is_up(CLIENT, Role::Client, ""), &mut Vec::new());
+    server.handle(Time(0), is_up(agent, Role::Agent, "agent"), &mut Vec::new());
+    let strict = || {
+        let everybody = RulesSection { weight: Some(7), ..Default::default() };
+        Box::new(Rules { everybody, ..Rules::default() })
+    };
+    let mut weight_after = |from, message: DirectoryToServer| {
+        server.handle(Time(1), Input::Received { from, message: message.into() }, &mut Vec::new());
+        server.rules.of("anna").weight
+    };
+    let registered = |rules| DirectoryToServer::Registered { peers: Vec::new(), differences: Vec::new(), rules };
+    assert_eq!(weight_after(CLIENT, DirectoryToServer::RulesChanged { rules: strict() }), 1);
+    // A client that maps by itself accepts registrations.
+    assert_eq!(weight_after(CLIENT, registered(strict())), 1);
+    assert_eq!(weight_after(agent, registered(strict())), 7);
+    assert_eq!(weight_after(CLIENT, registered(Box::default())), 7);
+    assert_eq!(weight_after(agent, DirectoryToServer::RulesChanged { rules: Box::default() }), 1);
 }

@@ -45,6 +45,26 @@ fn as_many_calls_are_sent_as_there_are_slots() {
 }
 
 #[test]
+fn a_refused_call_is_sent_again_when_another_has_ended_or_after_a_heartbeat() {
+    let mut backlog = with_calls(1..=4);
+    assert_eq!(sent(&mut backlog, Time(0), 2), [1, 2]);
+    assert!(backlog.take_back(request(2, None)).is_ok() && backlog.take_back(request(9, None)).is_err());
+    assert!(sent(&mut backlog, Time(0), 2).is_empty(), "its user has too many calls at the server");
+    backlog.ended(Time(SECOND_NS), id(1));
+    assert_eq!(sent(&mut backlog, Time(SECOND_NS), 2), [2, 3]);
+    assert!(backlog.was_refused(id(2)) && !backlog.was_refused(id(2)) && !backlog.was_refused(id(3)));
+    for serial in [3, 2] {
+        assert!(backlog.take_back(request(serial, None)).is_ok());
+    }
+    assert!(sent(&mut backlog, Time(SECOND_NS), 2).is_empty());
+    backlog.resume();
+    assert_eq!(sent(&mut backlog, Time(SECOND_NS), 1), [2]);
+    // One that is cancelled meanwhile is forgotten.
+    assert!(backlog.take(id(3)).is_some() && !backlog.was_refused(id(3)));
+    assert_eq!(backlog.len(), (1, 1));
+}
+
+#[test]
 fn one_call_is_sent_where_no_server_has_a_slot() {
     assert_eq!(sent(&mut with_calls(1..=2), Time(0), 0), [1]);
 }

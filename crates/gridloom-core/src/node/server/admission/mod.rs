@@ -8,12 +8,13 @@ mod ending;
 mod fetches;
 mod parts;
 mod publishing;
+mod quotas;
 mod shares;
 mod slices;
 mod supply;
 mod write_back;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ServerConfig;
@@ -25,7 +26,7 @@ use crate::node::message::Message;
 use crate::node::protocol::{Effect, Role};
 use fetches::Fetches;
 use gridloom_base::limits::{CALLBACK_WAIT_NS_MAX, HEARTBEAT_NS};
-use gridloom_base::{DatumId, NodeId, ObjectId, TaskError, TaskId, Time};
+use gridloom_base::{DatumId, NodeId, ObjectId, Rules, TaskError, TaskId, Time};
 use parts::Parts;
 pub(super) use slices::SliceArrival;
 use slices::Slices;
@@ -42,6 +43,11 @@ pub(super) struct Admission {
     write_back: WriteBack,
     parts: Parts,
     slices: Slices,
+    /// The users of the clients that have or had tasks here and are connected.
+    users: BTreeMap<NodeId, Arc<str>>,
+    nobody: Arc<str>,
+    /// Users whose tasks are held for their quotas of memory while none of their tasks can run, and since when.
+    stalled: BTreeMap<Arc<str>, Time>,
     /// Time at which a datum last became available here or a task last ended.
     last_progress: Time,
     /// Time at which a task was last admitted, or was added while none was held.
@@ -87,6 +93,9 @@ impl Admission {
             write_back: WriteBack::default(),
             parts: Parts::default(),
             slices: Slices::default(),
+            users: BTreeMap::new(),
+            nobody: Arc::default(),
+            stalled: BTreeMap::new(),
             last_progress: Time::ZERO,
             last_admitted: Time::ZERO,
             config,
@@ -165,6 +174,10 @@ impl Admission {
         if self.executor.first_held().is_none() {
             self.last_admitted = now;
         }
+        let client = task.id.client;
+        if client != NodeId::CATALOG && self.users.get(&client) != Some(user) {
+            self.users.insert(client, user.clone());
+        }
         self.executor.add(Arc::new(task), user, is_call)
     }
 
@@ -175,8 +188,26 @@ impl Admission {
         members: &Members<Role>,
         out: &mut Vec<AdmissionOutput>,
     ) -> Option<(TaskId, TaskError)> {
-        while let Some(entry) = self.executor.first_held() {
-            let task = entry.task.clone();
+        loop {
+            if let Some(refused) = self.admit_by_turns(now, members, out) {
+                return Some(refused);
+            }
+            let mut is_changed = false;
+            let refused = self.relieve_quotas(now, out, &mut is_changed);
+            if refused.is_some() || !is_changed {
+                return refused;
+            }
+        }
+    }
+
+    fn admit_by_turns(
+        &mut self,
+        now: Time,
+        members: &Members<Role>,
+        out: &mut Vec<AdmissionOutput>,
+    ) -> Option<(TaskId, TaskError)> {
+        while let Some((id, passed)) = self.next_within_quotas(out) {
+            let task = self.executor.get(id).expect("it is held").task.clone();
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             let needed = self.bytes_needed(&task, &inputs);
             if !self.replicas.fits(needed) {
@@ -184,6 +215,7 @@ impl Admission {
             }
             if self.replicas.fits(needed) {
                 self.admit_task(now, &task, inputs, members, out);
+                passed.iter().for_each(|user| self.executor.pass_held(user));
                 continue;
             }
             if self.executor.is_busy() {
@@ -230,10 +262,14 @@ impl Admission {
     fn bytes_of(&self, task: &Task) -> u64 {
         let inputs: BTreeSet<DatumId> = task.inputs().collect();
         let counted = |size_bytes| self.replicas.counted_bytes(size_bytes);
-        let coming = |datum| self.fetches.get(datum).map_or(0, |awaited| counted(awaited.size_bytes));
-        let read = inputs.into_iter().map(|datum| self.size_bytes(datum).max(coming(datum)));
+        let read = inputs.into_iter().map(|datum| self.bytes_of_input(datum));
         let made = task.outputs.iter().map(|output| counted(output.meta.size_bytes()));
         read.chain(made).fold(0, u64::saturating_add)
+    }
+
+    fn bytes_of_input(&self, datum: DatumId) -> u64 {
+        let coming = self.fetches.get(datum).map_or(0, |awaited| self.replicas.counted_bytes(awaited.size_bytes));
+        self.size_bytes(datum).max(coming)
     }
 
     fn no_room_for(&self, task: &Task) -> (TaskId, TaskError) {
@@ -252,12 +288,15 @@ impl Admission {
     /// of data that a task here makes again, since their memory is reserved for the result. Evicted inputs of held
     /// tasks are requested again when the task is admitted.
     fn evict(&mut self, needed: u64, kept: &BTreeSet<DatumId>, out: &mut Vec<AdmissionOutput>) {
-        let executor = &self.executor;
         let evicted = self.replicas.evict(
             needed,
-            |datum| kept.contains(&datum) || executor.makes(datum),
-            |datum| executor.reads(datum),
+            |datum| kept.contains(&datum) || self.executor.makes(datum),
+            |datum| self.executor.reads(datum),
         );
+        self.record_evicted(evicted, out);
+    }
+
+    fn record_evicted(&mut self, evicted: Vec<Evicted>, out: &mut Vec<AdmissionOutput>) {
         for Evicted { datum, origin, size_bytes } in evicted {
             out.push(Effect::DropDatum { datum }.into());
             if origin != Origin::Argument {
@@ -324,6 +363,13 @@ impl Admission {
     /// Resolves a stall: if there was no progress for a heartbeat while tasks are held for lack of memory, requeues
     /// the waiting tasks. Their data may be delayed at another server by tasks that wait for data held here.
     pub(super) fn resolve_stall(&mut self, now: Time, out: &mut Vec<AdmissionOutput>) -> Option<StallResolution> {
+        let mut is_changed = false;
+        if let Some((id, error)) = self.resolve_stalls_of_users(now, out, &mut is_changed) {
+            return Some(StallResolution::Refused(id, error));
+        }
+        if is_changed {
+            return Some(StallResolution::Requeued);
+        }
         let first = self.executor.first_held()?.task.clone();
         let stands_ns = now.since(self.last_progress);
         if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
@@ -367,6 +413,21 @@ impl Admission {
     }
 
     // ---- running
+
+    /// Replaces the rules of the grid.
+    pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.executor.set_rules(rules);
+    }
+
+    /// Returns the number of slots that the rules allow the tasks of a user.
+    pub(super) fn slots_of(&self, user: &str) -> u32 {
+        self.executor.slots_of(user)
+    }
+
+    /// Returns the number of tasks of a user that have not begun.
+    pub(super) fn waiting_of(&self, user: &str) -> u64 {
+        self.executor.waiting_of(user)
+    }
 
     /// Returns the next task to start, if a slot is free. One slot takes several tasks of a function with short calls.
     pub(super) fn next_start(&mut self, is_short: impl Fn(&str) -> bool) -> Option<Arc<Task>> {

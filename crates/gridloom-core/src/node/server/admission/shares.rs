@@ -1,8 +1,13 @@
 //! Shares of the store: the memory that a client may claim from clients that hold more than their share.
 //!
-//! A client may fill the store while no other client needs it. Its *share* is the size of the store divided by the
-//! number of clients with tasks or data here. If a task of a client within its share does not fit, it gets memory from
-//! clients above theirs:
+//! A client may fill the store while no other client needs it. The *share* of a user is a part of the store: the user's weight
+//! divided by the weights of all users with tasks or data here. The share of a client is that of its user divided by the number of the
+//! user's clients here. If a task does not fit, its client gets memory from others:
+//!
+//! - if its user is within the share, from clients above their shares whose users are above theirs
+//! - if the client is within its share, from other clients of the same user above theirs
+//!
+//! They lose:
 //!
 //! 1. copies that were kept here on request, and results that their client was asked to fetch but has not fetched within
 //!    [`WRITE_BACK_NS_MAX`];
@@ -24,10 +29,17 @@ use gridloom_base::{DatumId, NodeId, TaskId, Time};
 /// Maximum number of held tasks that are checked for one that may claim memory.
 const CHECKED_TASKS_MAX: usize = 1024;
 
-/// The bytes that each client holds, and the share of a client in bytes.
+/// The bytes that clients and users hold, and their shares in bytes.
 struct Shares {
     held: BTreeMap<NodeId, u64>,
+    users_of: BTreeMap<NodeId, Arc<str>>,
+    users: BTreeMap<Arc<str>, UserShare>,
+}
+
+struct UserShare {
+    held: u64,
     share: u64,
+    clients: u64,
 }
 
 impl Shares {
@@ -35,20 +47,67 @@ impl Shares {
         self.held.get(&client).copied().unwrap_or(0)
     }
 
-    fn has_room_for(&self, task: &Task, needed: u64) -> bool {
-        self.held(task.id.client).saturating_add(needed) <= self.share
+    fn user(&self, client: NodeId) -> Option<&UserShare> {
+        self.users.get(self.users_of.get(&client)?)
     }
 
-    fn is_over(&self, client: NodeId) -> bool {
-        self.held(client) > self.share
+    /// Returns the share of a client.
+    fn share(&self, client: NodeId) -> u64 {
+        self.user(client).map_or(0, |user| user.share / user.clients.max(1))
+    }
+
+    /// True if a task may claim memory from others.
+    fn has_room_for(&self, task: &Task, needed: u64) -> bool {
+        let client = task.id.client;
+        self.user_has_room_for(client, needed) || self.held(client).saturating_add(needed) <= self.share(client)
+    }
+
+    fn user_has_room_for(&self, client: NodeId, needed: u64) -> bool {
+        self.user(client).is_some_and(|user| user.held.saturating_add(needed) <= user.share)
+    }
+
+    /// True if a client loses memory to a task.
+    fn is_over(&self, client: NodeId, task: &Task, needed: u64) -> bool {
+        let claimer = task.id.client;
+        let is_over = self.held(client) > self.share(client);
+        if self.users_of.get(&client) == self.users_of.get(&claimer) {
+            // A client of the user that is within its own share.
+            return is_over && self.held(claimer).saturating_add(needed) <= self.share(claimer);
+        }
+        is_over
+            && self.user(client).is_some_and(|user| user.held > user.share)
+            && self.user_has_room_for(claimer, needed)
+    }
+
+    /// Records that a client has lost a datum.
+    fn subtract(&mut self, client: NodeId, bytes: u64) {
+        *self.held.entry(client).or_default() -= bytes;
+        if let Some(user) = self.users_of.get(&client).and_then(|user| self.users.get_mut(user)) {
+            user.held -= bytes;
+        }
     }
 }
 
 impl Admission {
     fn shares(&self) -> Shares {
-        let mut held = self.replicas.held_by_clients();
+        let mut held = self.replicas.held_by_clients().clone();
         self.executor.clients().for_each(|client| _ = held.entry(client).or_default());
-        Shares { share: self.replicas.limit_bytes() / held.len().max(1) as u64, held }
+        let mut users: BTreeMap<Arc<str>, UserShare> = BTreeMap::new();
+        let users_of: BTreeMap<NodeId, Arc<str>> =
+            held.keys().map(|client| (*client, self.user_of(*client).clone())).collect();
+        for (client, bytes) in &held {
+            let new = UserShare { held: 0, share: 0, clients: 0 };
+            let user = users.entry(users_of[client].clone()).or_insert(new);
+            user.held += bytes;
+            user.clients += 1;
+        }
+        let weight = |user: &Arc<str>| u64::from(self.executor.weight_of(user));
+        let weights: u64 = users.keys().map(weight).sum();
+        for (name, user) in &mut users {
+            let part = u128::from(self.replicas.limit_bytes()) * u128::from(weight(name));
+            user.share = (part / u128::from(weights.max(1))) as u64;
+        }
+        Shares { held, users_of, users }
     }
 
     /// Admits tasks that have waited long for memory although their clients are within their shares. Returns true if
@@ -66,6 +125,9 @@ impl Admission {
         let held: Vec<Arc<Task>> =
             self.executor.held().take(CHECKED_TASKS_MAX).map(|entry| entry.task.clone()).collect();
         for task in held {
+            if self.exceeds_quota(task.id) {
+                continue;
+            }
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             if self.claim_share(now, &task, &inputs, out) {
                 self.admit_task(now, &task, inputs, members, out);
@@ -94,38 +156,38 @@ impl Admission {
         if !shares.has_room_for(task, needed) {
             return false;
         }
-        self.evict_idle(now, needed, &mut shares, out);
+        self.evict_idle(now, task, needed, &mut shares, out);
         if !self.replicas.fits(needed) {
             let waiting = self.executor.waiting(false).into_iter();
-            let over: Vec<TaskId> = waiting.filter(|id| shares.is_over(id.client)).collect();
+            let over: Vec<TaskId> = waiting.filter(|id| shares.is_over(id.client, task, needed)).collect();
             self.requeue(now, over, out);
-            let is_over = |datum: &DatumId| shares.is_over(datum.client) && !self.executor.makes(*datum);
+            let is_over = |datum: &DatumId| shares.is_over(datum.client, task, needed) && !self.executor.makes(*datum);
             let places: Vec<DatumId> = self.replicas.idle_reservations().filter(is_over).collect();
             places.into_iter().for_each(|datum| _ = self.replicas.unreserve(datum, now));
             shares = self.shares();
-            self.evict_idle(now, needed, &mut shares, out);
+            self.evict_idle(now, task, needed, &mut shares, out);
         }
         self.replicas.fits(needed)
     }
 
     /// Evicts data without readers here, of clients above their shares, until `needed` bytes fit.
-    fn evict_idle(&mut self, now: Time, needed: u64, shares: &mut Shares, out: &mut Vec<AdmissionOutput>) {
+    fn evict_idle(&mut self, now: Time, task: &Task, needed: u64, shares: &mut Shares, out: &mut Vec<AdmissionOutput>) {
         // Shared data that this server keeps may have no other copy.
         let gives_way = |datum: &DatumId| {
             !datum.is_shared() && (self.replicas.is_kept(*datum) || self.write_back.is_not_written_back(*datum, now))
         };
         let idle: Vec<DatumId> =
-            self.replicas.idle().filter(|datum| shares.is_over(datum.client)).filter(gives_way).collect();
+            self.replicas.idle().filter(|datum| shares.is_over(datum.client, task, needed)).filter(gives_way).collect();
         let mut gone: BTreeMap<NodeId, (Vec<DatumId>, u64)> = BTreeMap::new();
         for datum in idle {
             if self.replicas.fits(needed) {
                 break;
             }
-            if !shares.is_over(datum.client) {
+            if !shares.is_over(datum.client, task, needed) {
                 continue;
             }
             let size_bytes = self.replicas.size_bytes(datum);
-            *shares.held.entry(datum.client).or_default() -= size_bytes;
+            shares.subtract(datum.client, size_bytes);
             self.write_back.forget(datum);
             self.replicas.discard(datum);
             out.push(Effect::DropDatum { datum }.into());
@@ -136,8 +198,12 @@ impl Admission {
                 self.fetches.expect_of_owner(datum, size_bytes, Origin::Copied);
             }
         }
-        let gave_way =
-            |(client, (data, bytes))| AdmissionOutput::EvictedOverShare { client, data, bytes, share: shares.share };
+        let gave_way = |(client, (data, bytes))| AdmissionOutput::EvictedOverShare {
+            client,
+            data,
+            bytes,
+            share: shares.share(client),
+        };
         out.extend(gone.into_iter().map(gave_way));
     }
 }
@@ -301,5 +367,27 @@ mod tests {
         }
         assert_eq!(store.evicted(), [datum(HOG, 1)]);
         assert_eq!(store.0.state(TaskId { client: OTHER, serial: 1 }), Some(crate::exec::State::Ready));
+    }
+
+    /// Users have shares by their weights, and a user with many programs has no larger one.
+    #[test]
+    fn users_have_shares_by_their_weights() {
+        let quarter = offering_nothing().memory_bytes / 4;
+        let mut store = Store::new();
+        let weight = gridloom_base::RulesSection { weight: Some(3), ..Default::default() };
+        let users = BTreeMap::from([("other".to_string(), weight)]);
+        store.0.set_rules(Arc::new(gridloom_base::Rules { users, ..Default::default() }));
+        (1..=4).for_each(|serial| store.keep(serial, quarter));
+        let third = NodeId(9);
+        store.1.add(Time(0), third, Role::Client);
+        for (client, user) in [(OTHER, "other"), (third, "user")] {
+            store.0.add(Time(1), call(client, 1, (1, 1)), &user.into(), false);
+        }
+        let shares = store.0.shares();
+        // The hog shares a quarter with the other program of its user.
+        assert_eq!([HOG, third, OTHER].map(|client| shares.share(client)), [quarter / 2, quarter / 2, 3 * quarter]);
+        let task = call(OTHER, 2, (2, 3 * quarter));
+        assert!(shares.has_room_for(&task, 3 * quarter) && !shares.has_room_for(&task, 3 * quarter + 1));
+        assert!(shares.is_over(HOG, &task, 3 * quarter) && !shares.is_over(third, &task, 3 * quarter));
     }
 }

@@ -63,7 +63,7 @@ impl Admission {
             let task = &entry.task;
             let inputs: BTreeSet<DatumId> = task.inputs().collect();
             let is_here = inputs.iter().all(|datum| self.replicas.is_here(*datum));
-            if task.object().is_some() || inputs.is_empty() || !is_here {
+            if task.object().is_some() || inputs.is_empty() || !is_here || self.exceeds_quota(task.id) {
                 continue;
             }
             let needed = self.bytes_needed(task, &inputs);
@@ -99,12 +99,25 @@ impl Admission {
         out: &mut Vec<AdmissionOutput>,
     ) -> bool {
         let free = self.replicas.limit_bytes().saturating_sub(self.replicas.used_bytes());
-        let missing = needed.saturating_sub(free);
+        self.write_back_of(now, needed.saturating_sub(free), kept, |_| true, out)
+    }
+
+    /// Asks clients to fetch copies of results of which `is_one` returns true, so that `missing` bytes can be evicted. Returns
+    /// false if that is impossible.
+    pub(super) fn write_back_of(
+        &mut self,
+        now: Time,
+        missing: u64,
+        kept: &BTreeSet<DatumId>,
+        is_one: impl Fn(DatumId) -> bool,
+        out: &mut Vec<AdmissionOutput>,
+    ) -> bool {
         self.write_back.asked.retain(|datum, _| self.replicas.is_only_copy(*datum));
-        let mut coming: u64 = self.write_back.asked.keys().map(|datum| self.replicas.size_bytes(*datum)).sum();
+        let asked = self.write_back.asked.keys().filter(|datum| is_one(**datum));
+        let mut coming: u64 = asked.map(|datum| self.replicas.size_bytes(*datum)).sum();
         let may_go = |datum: &DatumId| {
             let WriteBack { asked, refused } = &self.write_back;
-            !kept.contains(datum) && !asked.contains_key(datum) && !refused.contains(datum)
+            is_one(*datum) && !kept.contains(datum) && !asked.contains_key(datum) && !refused.contains(datum)
         };
         let mut others: Vec<(DatumId, u64)> = self.replicas.only_copies().filter(|(datum, _)| may_go(datum)).collect();
         if coming.saturating_add(others.iter().map(|(_, size_bytes)| size_bytes).sum()) < missing {
