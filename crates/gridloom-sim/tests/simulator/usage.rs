@@ -173,7 +173,13 @@ fn the_audit_log_has_who_did_what_and_who_was_refused() {
     use AuditOutcome::{Done, Refused};
     assert_eq!(
         of("anna"),
-        [(Join, "client", Done, 1), (Call, "t/work", Done, 1), (Put, "~anna/mesh", Done, 1), (Share, "~anna/mesh", Done, 1), (Delete, "~anna/mesh", Done, 1)]
+        [
+            (Join, "client", Done, 1),
+            (Call, "t/work", Done, 1),
+            (Put, "~anna/mesh", Done, 1),
+            (Share, "~anna/mesh", Done, 1),
+            (Delete, "~anna/mesh", Done, 1)
+        ]
     );
     let call = call.to_string();
     let expected = [

@@ -7,6 +7,7 @@
 //! **Limits:** usage counts for the day of its report. What a server has reported since the table was stored is lost if both
 //! agent and server end before the table is stored again.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -109,7 +110,7 @@ impl UsageTable {
         &self,
         by: &Origin,
         query: &UsageQuery,
-        stored_bytes: &BTreeMap<&str, u64>,
+        stored_bytes: &BTreeMap<Cow<'_, str>, u64>,
     ) -> Result<UsagePage, String> {
         let own = by.user.as_str();
         let user = match query.user.as_deref() {

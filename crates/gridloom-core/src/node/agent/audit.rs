@@ -111,7 +111,9 @@ impl Audit {
             let record = AuditRecord::new(event, peer.program.clone(), name);
             records.push(match answer {
                 Ok(_) => record,
-                Err(error @ (NameError::NotOwner { .. } | NameError::NotShared { .. })) => record.refused(error.to_string()),
+                Err(error @ (NameError::NotOwner { .. } | NameError::NotShared { .. })) => {
+                    record.refused(error.to_string())
+                }
                 Err(error) => AuditRecord { outcome: AuditOutcome::Failed, why: error.to_string(), ..record },
             });
         }
@@ -195,7 +197,10 @@ mod tests {
         audit.record_answers(|_| Some(&anna), 0, &mut out);
         let records = records(&out);
         let [record] = records[..] else { panic!("{records:?}") };
-        assert_eq!((record.event, &*record.what, record.outcome), (AuditEvent::Delete, "~anna/mesh", AuditOutcome::Refused));
+        assert_eq!(
+            (record.event, &*record.what, record.outcome),
+            (AuditEvent::Delete, "~anna/mesh", AuditOutcome::Refused)
+        );
         assert!(record.why.contains("belongs to 'bert'") && record.by.user == "anna", "{record:?}");
     }
 

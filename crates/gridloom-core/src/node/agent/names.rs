@@ -2,6 +2,7 @@
 //!
 //! To servers, the catalog is the owner of shared data. It has servers drop copies that nobody needs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::explain::explain;
@@ -55,7 +56,7 @@ impl Names {
     }
 
     /// Returns the bytes of shared data that each user stores, in all copies.
-    pub(super) fn stored_bytes(&self) -> BTreeMap<&str, u64> {
+    pub(super) fn stored_bytes(&self) -> BTreeMap<Cow<'_, str>, u64> {
         self.catalog.stored_bytes()
     }
 
