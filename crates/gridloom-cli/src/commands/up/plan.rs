@@ -264,7 +264,9 @@ fn planned(
             let is_free = of_file.ends_with(":0") && !of_file.starts_with("0.0.0.0:");
             let listen = site.agent_address.filter(|_| is_free).map_or(of_file, str::to_string);
             common(&mut words, &listen);
-            if let Some(rules) = properties.get("agent_rules") {
+            // The agent may run on another node of an allocation than on that of the file.
+            let mut rules = platform.hosts().iter().filter_map(|host| host.properties.get("agent_rules"));
+            if let Some(rules) = rules.next() {
                 words.extend(["--rules".to_string(), rules.to_string()]);
             }
             Launch { label: AGENT.into(), arguments: words, code: None, python: None }
