@@ -144,7 +144,7 @@ pub enum TaskError {
         /// The functions that the user may call, and the remedy.
         why: String,
     },
-    /// The rules of the grid limit what the user may occupy at a server, and the call exceeds it.
+    /// The call exceeds a quota that the rules of the grid set for its user.
     #[error("server '{server}' refused the call of '{function}': {why}")]
     QuotaExceeded {
         function: String,

@@ -115,6 +115,8 @@ pub const GRID_NAME_BYTES_MAX: usize = 64;
 pub const DATUM_NAME_BYTES_MAX: usize = 1024;
 /// Maximum number of users, stated one by one, with whom a name is shared.
 pub const READERS_MAX: usize = 64;
+/// Maximum total length of their names, in bytes. With it, thousands of names fit into one message.
+pub const READERS_BYTES_MAX: usize = 2048;
 /// Maximum size of a file of rules: those of thousands of users. Each server receives all of them in one message.
 pub const RULES_BYTES_MAX: u64 = 256 << 10;
 /// Maximum weight of a user. A turn of a user of this weight costs a thousandth, which is still a whole number.
@@ -360,7 +362,7 @@ pub const USAGE_USERS_PER_DAY_MAX: usize = 1024;
 /// Days after which the agent forgets the last report of a server that reports nothing. Servers repeat their reports more often.
 pub const USAGE_SERVER_DAYS_MAX: u32 = 30;
 /// Users in the last reports of all servers, in total, that the agent remembers. Beyond it, the servers that have been silent
-/// longest are forgotten: 20 MiB.
+/// longest are forgotten. The remembered reports take at most 20 MiB.
 pub const USAGE_TOTALS_MAX: usize = 1 << 17;
 /// Entries in one answer about usage.
 pub const USAGE_PER_PAGE: usize = 1024;

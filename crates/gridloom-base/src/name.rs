@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::READERS_MAX;
-use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId};
+use crate::limits::{READERS_BYTES_MAX, READERS_MAX};
+use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId, truncated};
 
 /// The reader that stands for all users.
 pub const ALL_USERS: &str = "*";
@@ -107,8 +107,8 @@ pub enum NameError {
     /// The text is not a valid name.
     #[error("{name:?} cannot name shared data: {why}")]
     InvalidName { name: String, why: String },
-    /// The text is not the name of a user.
-    #[error("data cannot be shared with {name:?}, which is not the name of a user: {why}")]
+    /// The text is not the name of a user, or the names are too long.
+    #[error("data cannot be shared with {name:?}: {why}")]
     InvalidReader { name: String, why: String },
     /// The name is shared with too many users.
     #[error(
@@ -195,6 +195,14 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 pub fn check_readers(name: &str, users: &[String]) -> Result<(), NameError> {
     if users.len() > READERS_MAX {
         return Err(NameError::TooManyReaders { name: name.into(), count: users.len(), limit: READERS_MAX });
+    }
+    let size_bytes: usize = users.iter().map(String::len).sum();
+    if size_bytes > READERS_BYTES_MAX {
+        let limit = READERS_BYTES_MAX;
+        let why = format!(
+            "the names of all users have {size_bytes} bytes, and the limit is {limit}; '*' stands for all users"
+        );
+        return Err(NameError::InvalidReader { name: truncated(&users[0], 64).into(), why });
     }
     for user in users {
         NameKind::User.check(user).map_err(|InvalidName { name, why, .. }| NameError::InvalidReader { name, why })?;

@@ -50,7 +50,12 @@ impl Origin {
     /// True if this user may cancel calls of the other, and change or delete the other's data. Functions may do so for the
     /// programs that call them.
     pub fn may_change(&self, owner: &str) -> bool {
-        self.is_administrator || self.is_functions || self.user == owner
+        self.may_change_all() || self.user == owner
+    }
+
+    /// True if [`Origin::may_change`] is true for all users.
+    pub fn may_change_all(&self) -> bool {
+        self.is_administrator || self.is_functions
     }
 
     /// Returns the program with this name, for display.

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -240,6 +240,12 @@ impl Files {
     fn open_log(&mut self) -> std::io::Result<()> {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.folder.join(LOG))?;
         let size = log.metadata()?.len();
+        let mut last = [b'\n'];
+        if size > 0 {
+            File::open(self.folder.join(LOG))?.read_exact_at(&mut last, size - 1)?;
+        }
+        // An earlier agent may have ended in the middle of a line, or found the disk full.
+        self.is_torn |= last != [b'\n'];
         self.log = Some((log, size));
         Ok(())
     }

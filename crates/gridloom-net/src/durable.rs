@@ -288,7 +288,7 @@ fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
                 if let Err(error) = durable.update(named) {
                     let (folder, name) = (durable.folder.display(), EscapedLine(&name));
                     gridloom_base::stderr_line!(
-                        "gridloom: folder '{folder}': it cannot be recorded with whom '{name}' is shared: {error}; share it again"
+                        "gridloom: folder '{folder}': cannot record who may read '{name}': {error}; share it again"
                     );
                 }
             }

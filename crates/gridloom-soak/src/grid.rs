@@ -19,6 +19,8 @@ use gridloom_sim::faults::FaultTargets;
 use gridloom_sim::inspect::NodeState;
 use gridloom_sim::{SimConfig, Simulation};
 
+/// User of all clients but the malicious one.
+pub(crate) const USER: &str = "anna";
 /// Salts of the random streams.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 
@@ -129,8 +131,12 @@ impl SoakGrid {
     /// Starts a client. It may also delete names whose owners a restarted agent does not know.
     pub(crate) fn add_client(sim: &mut Simulation, host: HostId, name: &str) -> NodeId {
         let client = sim.add_client(host, name);
-        sim.set_origin(client, Origin { user: "anna".into(), is_administrator: true, ..Origin::default() });
+        SoakGrid::set_user(sim, client);
         client
+    }
+
+    pub(crate) fn set_user(sim: &mut Simulation, client: NodeId) {
+        sim.set_origin(client, Origin { user: USER.into(), is_administrator: true, ..Origin::default() });
     }
 
     /// Iterates over the nodes of a role, including those that were killed.

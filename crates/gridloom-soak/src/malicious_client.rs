@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
 use gridloom_base::{
-    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NamedDatum, NodeId, SplitMix64, StorageId, TaskError, TaskId, Time,
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NamedDatum, NodeId, SplitMix64, StorageId, TaskError, TaskId,
+    Time, full_name,
 };
 use gridloom_core::graph::{Argument, CallOptions, CopyLifetime, Output, Task, TaskKind};
 use gridloom_core::node::message::{
@@ -21,6 +22,7 @@ use gridloom_perf::LinkEstimate;
 
 use super::layout::AGENT_HOST;
 use super::workload::{Hashes, MIX_NAME};
+use crate::grid::USER;
 
 /// Maximum number of messages that it sends, and the time in which it sends them.
 const MESSAGES_MAX: u64 = 200;
@@ -83,6 +85,10 @@ impl Machine for MaliciousClient {
             Input::Received { message: Message::Catalog(CatalogMessage::ToClient(message)), .. } => match message {
                 CatalogToClient::Answer { answer: Ok(CatalogAnswer::Listed { names, .. }), .. } => {
                     self.shared = names.into_iter().map(|listed| listed.named).collect();
+                }
+                // The names of the other clients belong to another user, who shares none.
+                CatalogToClient::Answer { answer: Ok(CatalogAnswer::Found { named, .. }), .. } => {
+                    assert!(!named.name.starts_with('~'), "it has found {named:?}");
                 }
                 // A put of its own, for which it never sends the value.
                 CatalogToClient::Place { named, .. } => self.shared.push(named),
@@ -353,7 +359,9 @@ impl MaliciousClient {
             9..13 => self.invalid_names(),
             13 | 14 => {
                 self.next += 1;
-                ClientToCatalog::Delete { request: self.next, name: self.named().name }.into()
+                let name = self.named().name;
+                let name = if self.below(2) == 0 { full_name(USER, &name).into_owned() } else { name };
+                ClientToCatalog::Delete { request: self.next, name }.into()
             }
             _ => self.slow_mapping(),
         }
@@ -363,8 +371,11 @@ impl MaliciousClient {
     fn invalid_names(&mut self) -> Message {
         self.next += 1;
         let ask = self.next;
-        let name = ["mesh", "run/1", "", "\u{7}", "x/1"][self.below(5) as usize].to_string();
-        match self.below(11) {
+        let name = ["mesh", "run/1", "", "\u{7}", "x/1"][self.below(5) as usize];
+        let name = if self.below(2) == 0 { full_name(USER, name).into_owned() } else { name.to_string() };
+        match self.below(13) {
+            11 => ClientToCatalog::Find { request: ask, name, waits: self.below(2) == 0 }.into(),
+            12 => ClientToCatalog::Share { request: ask, name, users: vec!["mallory".into()] }.into(),
             0 => ClientToCatalog::List { request: ask, prefix: String::new(), after: String::new() }.into(),
             1 => ClientToCatalog::Explain {
                 request: ask,
@@ -393,8 +404,6 @@ impl MaliciousClient {
             8 => {
                 let meta = [self.meta(), Meta::array(Dtype::Float64, &[u64::MAX, 3])][self.below(2) as usize].clone();
                 let (replaces, at) = (self.below(2) == 0, self.many(MaliciousClient::node));
-                // Under a name that others use, it would be a legitimate client that puts it.
-                let name = name.replace("mesh", "x/2").replace("run/1", "x/3");
                 let before = Some(self.shared_datum()).filter(|_| self.below(4) == 0);
                 let refused = self.many(|insider| (insider.node(), "x".repeat(insider.below(4) as usize)));
                 let replicas = [1, 1, 2, u16::MAX][self.below(4) as usize];

@@ -303,7 +303,9 @@ impl Run {
         let mut own = SplitMix64::new(self.random.next_u64());
         let is_independent = own.below(4) == 0;
         let node: NodeId = if is_independent {
-            self.sim.add_independent(host, &name, self.servers.clone())
+            let node = self.sim.add_independent(host, &name, self.servers.clone());
+            SoakGrid::set_user(&mut self.sim, node);
+            node
         } else {
             SoakGrid::add_client(&mut self.sim, host, &name)
         };

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridloom_base::{DatumId, NamedDatum, NodeId, TaskId, Time};
+use gridloom_base::{DatumId, NamedDatum, NodeId, TaskId, Time, name_for};
 use gridloom_idl::UsedName;
 
 use super::shared_functions::value_of;
+use crate::grid::USER;
 
 /// A request of a program about a name.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,7 +78,7 @@ impl Shared {
                 return;
             }
         };
-        self.versions.insert(named.datum, Version { named: named.clone(), value, ask, server });
+        self.versions.insert(named.datum, Version { named: as_clients_see(named), value, ask, server });
     }
 
     /// Reports whether the client was told where to put its value.
@@ -97,4 +98,9 @@ impl Shared {
         let is_it = move |asked: &NameRequest| matches!(asked, NameRequest::Put { name: put, .. } if put == name);
         self.requests.iter().filter(move |(id, (_, asked))| **id != but && is_it(asked)).map(|(id, _)| *id)
     }
+}
+
+/// Returns a version with the name that the clients state, which all belong to one user.
+pub(crate) fn as_clients_see(named: &NamedDatum) -> NamedDatum {
+    NamedDatum { name: name_for(USER, &named.name).to_string(), ..named.clone() }
 }

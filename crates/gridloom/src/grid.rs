@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{DayUsage, OutputPage, OutputQuery, ProgramWaits, ServerStatus};
+use gridloom_core::node::message::{OutputPage, OutputQuery, ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
 use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
@@ -24,7 +24,9 @@ use crate::launch::{Mapping, Regroup};
 use crate::local::LocalConfig;
 use crate::object::{Object, class_named};
 use crate::plan::PlanRecord;
-use crate::session::{self, CONNECT_LIMIT, CallOutput, EndTaskAnswers, GangCallback, Session, Traffic, UnreadErrors};
+use crate::session::{
+    self, CONNECT_LIMIT, CallOutput, EndTaskAnswers, GangCallback, Session, Traffic, UnreadErrors, UsageReport,
+};
 use crate::shared_data::SharedData;
 use crate::simulate::{SimulateConfig, SimulationReport};
 use crate::{Error, Value, modules};
@@ -342,17 +344,12 @@ impl Grid {
         session::waits(&self.0, limit)
     }
 
-    /// Returns what users have used on these days since 1970-01-01, UTC, in order of day and user, and the bytes of shared data that
-    /// each stores now. Administrators see all users, others only themselves.
+    /// Returns what users have used on these days, which are numbers of days since 1970-01-01, UTC. Administrators see all users,
+    /// others only themselves.
     ///
     /// # Errors
     /// If the agent does not answer within `limit`, or does not permit this user to see the other one.
-    pub fn usage(
-        &self,
-        days: (u32, u32),
-        user: Option<String>,
-        limit: Duration,
-    ) -> Result<(Vec<DayUsage>, Vec<(String, u64)>), Error> {
+    pub fn usage(&self, days: (u32, u32), user: Option<String>, limit: Duration) -> Result<UsageReport, Error> {
         session::usage(&self.0, days, user, limit)
     }
 

@@ -74,7 +74,7 @@ pub use plan::{
 pub use program_name::set_program_name;
 pub use report::{GroupProgress, Report, timeline_html};
 pub use session::{
-    CallEnd, CallOutput, CallbackHandler, EndTaskAnswers, GangCallback, Interrupt, Traffic, UnreadErrors,
+    CallEnd, CallOutput, CallbackHandler, EndTaskAnswers, GangCallback, Interrupt, Traffic, UnreadErrors, UsageReport,
 };
 pub use shared_data::{BegunGet, BegunPut, BegunWait, PutOptions, SharedData, SharedDataEntry, SharedDataReport};
 pub use simulate::{GRID_ROLES, Roles, ServerRole, SimulateConfig, SimulationReport, ignored_text};

@@ -45,6 +45,7 @@ pub(crate) use open::{connect, connect_servers, local, simulate};
 pub use parts::{CallbackHandler, EndTaskAnswers, GangCallback, Traffic, UnreadErrors};
 use parts::{Dropped, Next};
 pub(crate) use parts::{LaunchGroups, Launches, ObjectCounts};
+pub use requests::UsageReport;
 pub(crate) use requests::{await_models, end_tasks, links, statuses, take_output, usage, waits};
 use state::Effects;
 pub(crate) use state::State;

@@ -353,7 +353,7 @@ impl<'a> SharedData<'a> {
         Ok((names.into_iter().map(|listed| self.listed(listed)).collect(), has_more))
     }
 
-    /// Returns a name as the agent is to understand it: a name that a function states is that of the user who called it.
+    /// Returns the name to send to the agent. A function uses the namespace of the user whose program called it.
     fn stated(&self, name: &str) -> String {
         match self.0.caller() {
             Some(user) => full_name(&user, name).into_owned(),

@@ -99,7 +99,9 @@ fn open_records(folder: Option<PathBuf>, keys: &Keys) -> Result<(Option<Records>
         }
         Err(error) if is_given => Err(error.context("--records")),
         Err(error) => {
-            warn(format!("usage and audit log are not kept: {error:#}; --records none keeps none"));
+            warn(format!(
+                "the usage of users and the audit log are not recorded: {error:#}; --records none turns them off"
+            ));
             Ok(Default::default())
         }
     }

@@ -174,7 +174,7 @@ pub struct RulesFile {
     version: Option<FileVersion>,
 }
 
-/// Differs from that of another content of a file.
+/// Identifies a version of a file: it differs whenever the content has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct FileVersion {
     inode: u64,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use gridloom::UsageReport;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_core::node::message::{DayUsage, OTHER_USERS, Usage};
 use serde_json::{Value, json};
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         anyhow::bail!("--since {} is later than --until {}; exchange them", day_text(days.0), day_text(days.1));
     }
     let grid = options.grid.connect()?;
-    let (entries, stored) = grid.usage(days, options.user.clone(), ANSWER_LIMIT)?;
+    let UsageReport { days: entries, stored_bytes: stored } = grid.usage(days, options.user.clone(), ANSWER_LIMIT)?;
     let entries = if options.by == By::User { by_user(entries) } else { entries.into_iter().map(of_day).collect() };
     if options.json {
         let list: Vec<Value> = entries.iter().map(entry_json).collect();

@@ -62,7 +62,7 @@ fn names_are_listed_and_deleted() {
     assert_eq!(names, ["run/1", "run/2"]);
     let first = json!({
         "name": "run/1", "version": 1, "kind": "2000000 bytes", "size_bytes": 2_000_000, "replicas": 1, "durable": false, "method": "auto", "servers": ["one"],
-        "owner": own,
+        "owner": own, "readers": [],
     });
     assert_eq!(told["names"][0], first);
     let none = succeeds(grid.command(&["data", "x"]));

@@ -46,13 +46,13 @@ fn usage_and_audit_log_outlive_agent_and_server() {
     let idl = file("nap.idl", IDL);
     let serve =
         |grid: &Grid| Running::start(grid.serve_command("one", &[&idl], &["--library", "libc.so.6", "--slots", "1"]));
-    let (greta, hugo) = (admit_user("greta", "*"), admit_user("hugo", "linalg/*"));
+    let (greta, heidi) = (admit_user("greta", "*"), admit_user("heidi", "linalg/*"));
     let one = serve(&grid);
     for seconds in ["1", "0"] {
         succeeds(of(&grid, &greta, &["call", "os/nap", seconds]));
     }
-    let (code, error) = status_and_stderr(of(&grid, &hugo, &["call", "os/nap", "0"]));
-    assert!(code == 1 && error.contains("the certificate of 'hugo' permits linalg/*;"), "{error}");
+    let (code, error) = status_and_stderr(of(&grid, &heidi, &["call", "os/nap", "0"]));
+    assert!(code == 1 && error.contains("the certificate of 'heidi' permits linalg/*;"), "{error}");
     // A server that ends reports what it has not reported yet.
     assert!(one.close_input().success());
     let greta_used = usage(&grid, "greta", 2);
@@ -78,9 +78,9 @@ fn usage_and_audit_log_outlive_agent_and_server() {
     let page = succeeds(of(&grid, &greta, &["usage"]));
     assert!(page.starts_with("day         user ") && page.contains("greta ") && page.lines().count() == 2, "{page}");
     assert_eq!(succeeds(of(&grid, &greta, &["usage", "--until", "2020-01-01"])), "no usage in these days\n");
-    assert_eq!(succeeds(of(&grid, &hugo, &["usage"])), "no usage in these days\n");
-    let (code, error) = status_and_stderr(of(&grid, &hugo, &["usage", "--user", "greta"]));
-    assert!(code == 1 && error.contains("'hugo' may see only the usage of 'hugo', not that of 'greta'"), "{error}");
+    assert_eq!(succeeds(of(&grid, &heidi, &["usage"])), "no usage in these days\n");
+    let (code, error) = status_and_stderr(of(&grid, &heidi, &["usage", "--user", "greta"]));
+    assert!(code == 1 && error.contains("'heidi' may see only the usage of 'heidi', not that of 'greta'"), "{error}");
     let (code, error) = status_and_stderr(grid.command(&["usage", "--since", "yesterday"]));
     assert!(code == 2 && error.contains("'yesterday' is not a day since 1970, such as 2026-11-29"), "{error}");
 
@@ -93,7 +93,7 @@ fn usage_and_audit_log_outlive_agent_and_server() {
     };
     has(&[("event", "join"), ("what", "server"), ("program", "one")]);
     has(&[("event", "leave"), ("what", "client"), ("user", "greta")]);
-    has(&[("event", "call"), ("outcome", "refused"), ("user", "hugo"), ("what", "os/nap"), ("server", "one")]);
+    has(&[("event", "call"), ("outcome", "refused"), ("user", "heidi"), ("what", "os/nap"), ("server", "one")]);
     has(&[("event", "call"), ("outcome", "done"), ("user", "greta"), ("what", "os/nap"), ("program", "gridloom")]);
     has(&[("event", "connect"), ("outcome", "refused")]);
     let calls = lines.iter().filter(|line| line["event"] == "call" && line["outcome"] == "done");

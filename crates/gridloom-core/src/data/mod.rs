@@ -1,7 +1,7 @@
 //! The accounting of a server's store: its data, the readers that wait for each, and the free room.
 //!
 //! **Invariants**
-//! - `used_bytes` is the sum of the sizes of all replicas, including reserved ones, and `client_bytes` those of each client. It exceeds the limit only by
+//! - `used_bytes` is the sum of the sizes of all replicas, including reserved ones, and `client_bytes` the sum for each client. `used_bytes` exceeds the limit only by
 //!   results that turned out larger than announced (texts).
 //! - A datum of more than [`INLINE_BYTES_MAX`] counts as at least `least_bytes`, because it takes a descriptor too. So
 //!   the store never has more data than the server has descriptors for.
@@ -239,7 +239,7 @@ impl Replicas {
         waiting.into_iter().map(|asker| asker.peer).collect()
     }
 
-    /// Counts that a datum takes other room than before.
+    /// Updates the counts after the size of a datum has changed.
     fn recount(&mut self, datum: DatumId, before: u64, after: u64) {
         self.used_bytes = self.used_bytes - before + after;
         let of_client = self.client_bytes.entry(datum.client).or_default();

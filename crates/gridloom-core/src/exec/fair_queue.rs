@@ -103,7 +103,7 @@ impl<K: Ord + Clone> Turns<K> {
         }
     }
 
-    /// Moves a member that could not be served up to the current round, so that it gets no extra turns for the past.
+    /// Advances a member that could not be served to the current round, so that it gets no extra turns for the past.
     fn pass(&mut self, member: &K) {
         let Some(Member { position, is_new, cost }) = self.members.get(member).copied() else { return };
         if position.0 < self.round {

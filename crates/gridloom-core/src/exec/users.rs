@@ -36,7 +36,7 @@ struct UserTasks {
 /// The tasks of a user, for decisions about the user's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserLoad {
-    /// Tasks compute or could.
+    /// True if a task runs, or is ready to.
     pub is_busy: bool,
     /// Tasks that were admitted and have not ended.
     pub admitted: u64,

@@ -136,8 +136,8 @@ pub fn program() -> Option<NodeId> {
     worker().call.as_ref().map(|call| call.program)
 }
 
-/// Returns the user to whom the running call belongs. Threads that a call leaves behind continue to act for its user. `None` in a
-/// process that has run no call.
+/// Returns the user to whom the running call belongs, or else the last one. So threads that a call leaves behind act for the
+/// user of the call that runs now. `None` in a process that has run no call.
 pub fn user() -> Option<Box<str>> {
     worker().user.clone()
 }

@@ -15,6 +15,7 @@ use gridloom_core::node::message::CatalogAnswer;
 
 use super::{Invariant, InvariantCheck};
 use crate::ledger::Ledger;
+use crate::shared::as_clients_see;
 use gridloom_sim::Simulation;
 use gridloom_sim::inspect::SimEvent;
 
@@ -63,7 +64,8 @@ impl InvariantCheck for Declared {
                 event: Event::NameResult { answer: Ok(CatalogAnswer::Found { named, .. }), .. },
             } => {
                 if let Some(server) = ledger.shared.sessions.get(node) {
-                    self.found.insert((*server, (named.name.clone(), named.meta.size_bytes())), now);
+                    let name = as_clients_see(named).name;
+                    self.found.insert((*server, (name, named.meta.size_bytes())), now);
                 }
             }
             SimEvent::Reported { event: Event::TaskEnded { report, server: Some(server), .. }, .. }

@@ -11,7 +11,7 @@ use gridloom_core::node::message::CatalogAnswer;
 
 use super::{Invariant, InvariantCheck};
 use crate::ledger::Ledger;
-use crate::shared::NameRequest;
+use crate::shared::{NameRequest, as_clients_see};
 use crate::workload::first;
 use gridloom_sim::Simulation;
 use gridloom_sim::inspect::SimEvent;
@@ -70,6 +70,7 @@ impl InvariantCheck for Versions {
             } => {
                 let asked = ledger.shared.requests.get(&(*node, *ask)).map(|(_, asked)| asked);
                 let version = ledger.shared.versions.get(&named.datum).map(|version| &version.named);
+                let named = &as_clients_see(named);
                 if version != Some(named) {
                     return Err(format!("{node} found {named:?}, which was put as {version:?}"));
                 }

@@ -66,15 +66,24 @@ pub(crate) fn waits(session: &Session, limit: Duration) -> Result<Vec<ProgramWai
     }
 }
 
-/// Returns the usage of users on these days, in order of day and user, and the bytes of shared data that each stores now.
+/// What users have used.
+#[derive(Clone, PartialEq, Debug)]
+pub struct UsageReport {
+    /// In order of day and user.
+    pub days: Vec<DayUsage>,
+    /// Bytes of shared data that each user stores now, in all copies.
+    pub stored_bytes: Vec<(String, u64)>,
+}
+
+/// Returns the usage of users on these days.
 pub(crate) fn usage(
     session: &Session,
     days: (u32, u32),
     user: Option<String>,
     limit: Duration,
-) -> Result<(Vec<DayUsage>, Vec<(String, u64)>), Error> {
+) -> Result<UsageReport, Error> {
     let mut query = UsageQuery { days, user, after: None };
-    let (mut entries, mut stored) = (Vec::new(), Vec::new());
+    let mut report = UsageReport { days: Vec::new(), stored_bytes: Vec::new() };
     loop {
         session.command(Command::Usage(query.clone()));
         let answer = session.wait(Some(limit), |state| state.directory.take_usage(&query));
@@ -84,11 +93,11 @@ pub(crate) fn usage(
             }
             answer => answer?.map_err(Error::Usage)?,
         };
-        entries.extend(page.entries);
-        stored.extend(page.stored_bytes);
-        query.after = entries.last().map(|last: &DayUsage| (last.day, last.user.clone()));
+        report.days.extend(page.entries);
+        report.stored_bytes.extend(page.stored_bytes);
+        query.after = report.days.last().map(|last| (last.day, last.user.clone()));
         if !page.has_more || query.after.is_none() {
-            return Ok((entries, stored));
+            return Ok(report);
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::commands::{GridOption, print_json, print_line};
 
 /// Share a name with users of the grid, and with no others.
 ///
-/// They find and read it as ~OWNER/NAME, and its later versions. Only the owner and administrators can replace, share and delete
-/// it. Data that a program has found before stay readable for it.
+/// They can find and read it, and its later versions, as ~OWNER/NAME. Only the owner and administrators can replace, share and
+/// delete it. Users with whom it is no longer shared can still read data that they have already found.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  gridloom data share mesh --with bert carol\n  gridloom data share mesh --with '*'\n  \
@@ -23,7 +23,7 @@ pub struct Options {
     /// Users, as 'gridloom keys list' shows them; '*' is everybody
     #[arg(long, value_name = "USER", num_args = 1.., required_unless_present = "with_nobody")]
     with: Vec<String>,
-    /// Share it with nobody any more
+    /// Stop sharing it
     #[arg(long, conflicts_with = "with")]
     with_nobody: bool,
     #[command(flatten)]

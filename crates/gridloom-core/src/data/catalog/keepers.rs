@@ -24,6 +24,10 @@ impl Catalog {
     pub fn stored(&mut self, server: NodeId, client: NodeId, datum: DatumId) -> Stored {
         let Some(version) = self.versions.get_mut(&datum) else { return Stored::Unknown };
         let is_awaited = version.assigned.contains(&server);
+        if version.named.readers.revision > version.sent_revision {
+            // The owner has changed them since the server was sent the description.
+            self.updates.push(CatalogUpdate::Readers { datum, at: vec![server] });
+        }
         match version.put_request() {
             Some(question) if is_awaited && (client == question.client || client == NodeId::CATALOG) => {
                 let at = match server == version.place {

@@ -41,7 +41,7 @@ impl Catalog {
         self.waits.add(question, name)
     }
 
-    /// Makes a client that was taken from the waiting ones wait again: it does not read the version.
+    /// Puts back a request that was taken from the waiting ones, because its client may not read the version.
     pub fn wait_again(&mut self, question: RequestId, datum: DatumId) {
         let Some(name) = self.named(datum).map(|named| named.name.clone()) else { return };
         // As many requests may wait as before.
@@ -148,6 +148,19 @@ impl Catalog {
         let waiting = self.waits.take(&version.named.name);
         waiting.iter().for_each(|question| self.add_reader(datum, question.client, 1));
         waiting.into_iter().collect()
+    }
+
+    /// Like [`Catalog::list`], only those that are shared with other users.
+    pub fn list_shared<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: &str,
+    ) -> impl Iterator<Item = (&'a NamedDatum, &'a BTreeSet<NodeId>)> {
+        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let names = self.shared.range::<str, _>((from, Bound::Unbounded));
+        let named =
+            names.take_while(move |name| name.starts_with(prefix)).map(|name| &self.versions[&self.current[name]]);
+        named.map(|version| (&version.named, &version.holders))
     }
 
     /// Returns the current versions of names with that prefix, after `after`, with their holders.

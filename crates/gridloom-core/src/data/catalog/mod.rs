@@ -53,6 +53,8 @@ pub struct Catalog {
     identifiers: DatumIdentifiers,
     versions: BTreeMap<DatumId, Version>,
     current: BTreeMap<String, DatumId>,
+    /// Names that are shared with other users.
+    shared: BTreeSet<String>,
     /// All versions of each name.
     by_name: BTreeMap<String, BTreeSet<DatumId>>,
     /// Versions that each client reads or puts.
@@ -82,6 +84,7 @@ impl Catalog {
             identifiers: DatumIdentifiers::new(key),
             versions: BTreeMap::new(),
             current: BTreeMap::new(),
+            shared: BTreeSet::new(),
             by_name: BTreeMap::new(),
             by_client: BTreeSet::new(),
             placed: BTreeMap::new(),
@@ -177,6 +180,20 @@ impl Catalog {
         let version = self.versions.get_mut(&datum).expect("the caller has it");
         version.named.readers = readers;
         self.updates.push(CatalogUpdate::Readers { datum, at: version.places() });
+        let name = version.named.name.clone();
+        self.update_shared(&name);
+    }
+
+    /// Notes whether a name is shared, after its current version or the readers of this have changed.
+    fn update_shared(&mut self, name: &str) {
+        match self.has_readers(name) {
+            true => _ = self.shared.insert(name.into()),
+            false => _ = self.shared.remove(name),
+        }
+    }
+
+    fn has_readers(&self, name: &str) -> bool {
+        self.current.get(name).is_some_and(|datum| !self.versions[datum].named.readers.users.is_empty())
     }
 
     /// Removes and returns the queued updates.
@@ -232,6 +249,7 @@ impl Catalog {
         holders.iter().for_each(|server| _ = self.unnamed_copies.remove(&(datum, *server)));
         let (keepers, coming_to, refused, joined) = Default::default();
         let (readers, lost, damaged_at) = Default::default();
+        let sent_revision = named.readers.revision;
         self.versions.insert(
             datum,
             Version {
@@ -245,6 +263,7 @@ impl Catalog {
                 joined,
                 place,
                 readers,
+                sent_revision,
                 lost,
                 damaged_at,
             },
@@ -380,8 +399,9 @@ impl Catalog {
         let former = self.current.get(&name).copied();
         let is_highest = former.is_none_or(|former| version.rank() > self.versions[&former].rank());
         if is_highest {
-            self.current.insert(name, datum);
+            self.current.insert(name.clone(), datum);
             self.versions.get_mut(&datum).expect("found above").stage = Stage::Current;
+            self.update_shared(&name);
             former.into_iter().for_each(|former| self.not_current(former));
             self.update_lacking(datum);
         } else {
@@ -410,6 +430,7 @@ impl Catalog {
     pub fn delete(&mut self, name: &str) -> Result<(), NameError> {
         check_name(name)?;
         let datum = self.current.remove(name).ok_or_else(|| self.unknown(name))?;
+        self.update_shared(name);
         self.not_current(datum);
         Ok(())
     }
@@ -522,6 +543,9 @@ impl Catalog {
                 Some(version) if version.named.name == *name && version.stage == Stage::Current => {}
                 _ => return Err(format!("'{name}' is {datum}, which is not listed as current under that name")),
             }
+        }
+        if !self.current.keys().filter(|name| self.has_readers(name)).eq(&self.shared) {
+            return Err("the names listed as shared are not those with readers".into());
         }
         let current = self.versions.values().filter(|version| version.stage == Stage::Current).count();
         if current != self.current.len() {

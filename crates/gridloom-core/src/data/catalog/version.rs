@@ -38,6 +38,8 @@ pub(super) struct Version {
     pub(super) place: NodeId,
     /// Clients that read it, with the number of finds that each has not released.
     pub(super) readers: BTreeMap<NodeId, u64>,
+    /// Revision of the readers that the first servers were sent with the description.
+    pub(super) sent_revision: u64,
     /// How its last copy was lost.
     pub(super) lost: Option<String>,
     /// Servers that have found the file of their copy damaged.

@@ -76,9 +76,15 @@ impl Audit {
         if self.is_on {
             let requests = self.requests.entry(client).or_default();
             requests.insert(request, (event, truncated(name, DATUM_NAME_BYTES_MAX).to_string()));
-            // The oldest may have been cancelled, and get no answer.
+            // Puts may have been cancelled, and get no answer.
             if requests.len() > AUDIT_REQUESTS_MAX {
-                requests.pop_first();
+                let is_old_put = |(number, (event, _)): &(&u64, &(AuditEvent, String))| {
+                    **number != request && *event == AuditEvent::Put
+                };
+                let evicted = requests.iter().find(is_old_put).map(|(number, _)| *number);
+                evicted
+                    .or_else(|| requests.keys().copied().find(|number| *number != request))
+                    .map(|one| requests.remove(&one));
             }
         }
     }
@@ -101,6 +107,10 @@ impl Audit {
             let CatalogToClient::Answer { request, answer } = message else { continue };
             let noted = self.requests.get_mut(to).and_then(|requests| requests.remove(request));
             let (event, name) = match (noted, answer) {
+                // The client may have used the number of the request before.
+                (Some(_), Ok(CatalogAnswer::Found { named: NamedDatum { name, .. }, .. })) => {
+                    (AuditEvent::Find, name.clone())
+                }
                 (Some(noted), _) => noted,
                 (None, Ok(CatalogAnswer::Found { named: NamedDatum { name, .. }, .. }))
                 | (None, Err(NameError::NotShared { name, .. })) => (AuditEvent::Find, name.clone()),

@@ -382,7 +382,11 @@ impl Agent {
             return reject_message(from, out);
         };
         let answer = match self.config.is_shared {
-            true => self.usage.answer(&peer.data.origin, &query, &self.names.stored_bytes()),
+            true => {
+                let is_first = query.after.is_none();
+                let stored_bytes = if is_first { self.names.stored_bytes() } else { Default::default() };
+                self.usage.answer(&peer.data.origin, &query, &stored_bytes)
+            }
             false => Err("servers without an agent keep no records of users; connect to an agent".into()),
         };
         send(out, from, DirectoryToClient::UsageKnown { query, answer });

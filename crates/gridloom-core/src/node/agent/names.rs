@@ -216,7 +216,11 @@ impl Names {
         }
         for (request, name) in self.catalog.take_hopeless_waits() {
             let Some(origin) = grid.origin(request.client) else { continue };
-            answer(origin, request, Err(self.not_found(origin, &name)), out);
+            match self.may_read(origin, &name) {
+                true => answer(origin, request, Err(self.not_found(origin, &name)), out),
+                // The answer would reveal that the name exists. As many requests may wait as before.
+                false => _ = self.catalog.wait(request, &name),
+            }
         }
     }
 
@@ -391,17 +395,21 @@ impl Names {
     /// Lists the names of a user, then those of others that the user may read.
     fn list(&self, user: &Origin, prefix: &str, after: &str) -> CatalogAnswer {
         let namespace = namespace(&user.user);
+        let lists_all = prefix.is_empty();
         let prefix = prefix.strip_prefix(&*namespace).unwrap_or(prefix);
         let (is_foreign, was_foreign) = (prefix.starts_with('~'), after.starts_with('~'));
         let own_prefix = format!("{namespace}{prefix}");
         let own_after = if after.is_empty() { String::new() } else { format!("{namespace}{after}") };
         let own = (!is_foreign && !was_foreign).then(|| self.catalog.list(&own_prefix, &own_after));
-        let foreign = (is_foreign || prefix.is_empty()).then(|| {
-            let prefix = if is_foreign { prefix } else { "~" };
-            let all = self.catalog.list(prefix, if was_foreign { after } else { "" });
-            all.filter(|(named, _)| !named.name.starts_with(&*namespace) && self.may_read(user, &named.name))
-        });
-        let mut listed = own.into_iter().flatten().chain(foreign.into_iter().flatten());
+        let prefix = if is_foreign { prefix } else { "~" };
+        let after = if was_foreign { after } else { "" };
+        let (has_foreign, sees_all) = (is_foreign || lists_all, user.may_change_all());
+        let all = (has_foreign && sees_all).then(|| self.catalog.list(prefix, after));
+        let shared = (has_foreign && !sees_all).then(|| self.catalog.list_shared(prefix, after));
+        let foreign = all.into_iter().flatten().chain(shared.into_iter().flatten());
+        let is_readable = |named: &NamedDatum| !named.name.starts_with(&*namespace) && self.may_read(user, &named.name);
+        let foreign = foreign.filter(|(named, _)| is_readable(named));
+        let mut listed = own.into_iter().flatten().chain(foreign);
         let of = |(named, holders): (&NamedDatum, &BTreeSet<NodeId>)| NameEntry {
             named: named.clone(),
             owner: named.owner().into_owned(),

@@ -117,7 +117,7 @@ impl Backlog {
         self.is_throttled = false;
     }
 
-    /// True if a call that is sent was sent before, and refused. Forgets this.
+    /// Returns whether a server had refused this call, and forgets the refusal.
     pub(super) fn was_refused(&mut self, id: TaskId) -> bool {
         self.refused.remove(&id)
     }

@@ -234,7 +234,7 @@ pub enum CatalogToServer {
     Expect { named: NamedDatum, client: NodeId },
     /// The datum is no longer the current version of its name, but clients still read it.
     Superseded { datum: DatumId },
-    /// The owner of the datum has shared it with other users than before.
+    /// The owner has changed the users with whom the datum is shared.
     Readers { datum: DatumId, readers: Readers },
     /// The datum is lost or was deleted. Tasks that read it fail.
     Lost { datum: DatumId, why: String },

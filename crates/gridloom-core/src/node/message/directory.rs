@@ -81,7 +81,7 @@ pub enum DirectoryToServer {
     GetStatus,
     /// A client requests the lines that functions have printed at the server. The server replies with `Output`.
     GetOutput(OutputQuery),
-    /// An operator of the grid ends a task of any client: one of the same user, unless the operator is an administrator or the
+    /// An operator of the grid ends a task. It must belong to the same user, unless the operator is an administrator or the
     /// rules of the grid permit more.
     /// The server replies with `EndTaskAnswered`, and notifies the task's client that the task was cancelled.
     EndTask { task: TaskId },

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::Program;
+use gridloom_base::limits::DATUM_NAME_BYTES_MAX;
+use gridloom_base::{Program, truncated};
 
 /// What a user has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -111,13 +112,21 @@ impl AuditRecord {
     /// Returns the record of a single event with outcome `Done` at the agent.
     pub fn new(event: AuditEvent, by: Program, what: impl Into<String>) -> AuditRecord {
         let (server, address, why) = Default::default();
-        AuditRecord { event, by, what: what.into(), server, address, outcome: AuditOutcome::Done, why, count: 1 }
+        let what = shortened(what.into());
+        AuditRecord { event, by, what, server, address, outcome: AuditOutcome::Done, why, count: 1 }
     }
 
     #[must_use]
     pub fn refused(self, why: impl Into<String>) -> AuditRecord {
-        AuditRecord { outcome: AuditOutcome::Refused, why: why.into(), ..self }
+        AuditRecord { outcome: AuditOutcome::Refused, why: shortened(why.into()), ..self }
     }
+}
+
+/// Limits a text that a client may have chosen.
+fn shortened(mut text: String) -> String {
+    text.truncate(truncated(&text, DATUM_NAME_BYTES_MAX).len());
+    text.shrink_to_fit();
+    text
 }
 
 /// The kind of an [`AuditRecord`].

@@ -75,7 +75,8 @@ impl Accounts {
         match self.calls.get_mut(&key) {
             Some((_, count)) => *count += 1,
             None if is_full => self.unrecorded += 1,
-            None => _ = self.calls.insert(key, (by, 1)),
+            None if self.limit.admit(user) => _ = self.calls.insert(key, (by, 1)),
+            None => {}
         }
     }
 
@@ -159,7 +160,8 @@ impl Server {
         };
         let user = &entry.owner.user;
         let by = self.programs.of(task).cloned();
-        let by = by.unwrap_or_else(|| Program { client: task.program(), user: user.to_string(), ..unknown() });
+        let by = by.unwrap_or_else(|| Program { client: task.program(), ..unknown() });
+        let by = Program { user: user.to_string(), ..by };
         self.accounts.add_call(user, by, task.name(), outcome, slot_ns);
     }
 

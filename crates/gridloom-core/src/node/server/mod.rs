@@ -324,7 +324,7 @@ impl Server {
             }
             DirectoryToServer::EndTask { task } => {
                 let answer = self.end_task(now, from, task, out);
-                let permitted = answer.as_ref().map(|()| ()).map_err(String::as_str);
+                let permitted = answer.as_ref().copied().map_err(String::as_str);
                 self.record_request(from, AuditEvent::Cancel, &task.to_string(), permitted);
                 send(out, from, DirectoryToClient::EndTaskAnswered { task, answer });
             }

@@ -14,13 +14,16 @@ use crate::node::message::{
 };
 use crate::node::protocol::Effect;
 use crate::node::{Category, LogLine, ServerTimer};
-use gridloom_base::limits::{HEARTBEAT_NS, RATE_REPORT_NS, TASKS_PER_MESSAGE};
+use gridloom_base::limits::{HEARTBEAT_NS, NAME_BYTES_MAX, RATE_REPORT_NS, TASKS_PER_MESSAGE};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{
     DatumId, GroupId, Level, Meta, NameKind, NodeId, ObjectId, Origin, Program, TaskError, TaskId, Time, check_name,
+    truncated,
 };
 use gridloom_idl::KnownArgument;
 
+/// Longest name of a function or method that a task may state: `module/function`.
+const FUNCTION_BYTES_MAX: usize = 2 * NAME_BYTES_MAX;
 /// Maximum number of tasks that a server logs on request.
 const TASKS_LOGGED_MAX: usize = 16;
 
@@ -96,8 +99,12 @@ impl Server {
     }
 
     fn check_task(&self, from: NodeId, task: &Task) -> Result<(), TaskError> {
-        let function = task.name().to_string();
+        let function = truncated(task.name(), FUNCTION_BYTES_MAX).to_string();
         let server = self.config.name.clone();
+        if task.name().len() > FUNCTION_BYTES_MAX {
+            let why = format!("the name has {} bytes, and the limit is {FUNCTION_BYTES_MAX}", task.name().len());
+            return Err(TaskError::Refused { function, server, why });
+        }
         let refused =
             |why: &str| TaskError::Refused { function: function.clone(), server: server.clone(), why: why.into() };
         let is_its = |datum: DatumId| datum.client == from;

@@ -17,6 +17,7 @@ mod write_back;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use self::shares::CHECKED_TASKS_MAX;
 use super::ServerConfig;
 use crate::data::{Evicted, Origin, Replicas};
 use crate::exec::{Executor, State, TaskEntry};
@@ -370,7 +371,9 @@ impl Admission {
         if is_changed {
             return Some(StallResolution::Requeued);
         }
-        let first = self.executor.first_held()?.task.clone();
+        // Tasks that only the quota of their user holds back do not wait for memory of others.
+        let is_stalled = |entry: &&TaskEntry| !self.exceeds_quota(entry.task.id);
+        let first = self.executor.held().take(CHECKED_TASKS_MAX).find(is_stalled)?.task.clone();
         let stands_ns = now.since(self.last_progress);
         if self.executor.is_busy() || stands_ns < HEARTBEAT_NS {
             return None;

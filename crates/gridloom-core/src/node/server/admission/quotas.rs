@@ -82,7 +82,7 @@ impl Admission {
         self.record_evicted(evicted, out);
     }
 
-    /// Does for users whose tasks exceed their quotas what lets these tasks be admitted later. Returns a task that will never
+    /// Frees memory of users whose next tasks exceed their quotas, to admit these tasks later. Returns a task that will never
     /// fit, which the caller refuses. Sets `is_changed` if tasks may be admitted now.
     pub(super) fn relieve_quotas(
         &mut self,

@@ -27,7 +27,7 @@ use gridloom_base::limits::WRITE_BACK_NS_MAX;
 use gridloom_base::{DatumId, NodeId, TaskId, Time};
 
 /// Maximum number of held tasks that are checked for one that may claim memory.
-const CHECKED_TASKS_MAX: usize = 1024;
+pub(super) const CHECKED_TASKS_MAX: usize = 1024;
 
 /// The bytes that clients and users hold, and their shares in bytes.
 struct Shares {
