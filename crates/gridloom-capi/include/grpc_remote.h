@@ -61,7 +61,7 @@ grpc_error_t grpc_remote_size_np(grpc_remote_t remote, size_t *size_bytes);
 grpc_error_t grpc_remote_wait_np(grpc_remote_t remote);
 
 /* Puts its value under a name of shared data (grpc_shared.h): a result is sent directly from its server to the one
- * that stores it. A value from grpc_remote_put_np is an array of char there. Waits until every program finds it.
+ * that stores it. A value from grpc_remote_put_np is an array of char there. Waits until every program of the user finds it.
  * @param flags  As for grpc_shared_put_np.
  * @return As grpc_shared_put_np; GRPC_INVALID_DATA_NP if it has no value. MT-safe. */
 grpc_error_t grpc_remote_share_np(grpc_remote_t remote, const char *name, int flags);

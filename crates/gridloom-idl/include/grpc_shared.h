@@ -1,4 +1,4 @@
-/* Shared data: named bytes that every program of the grid can read, even after the program that put them has ended. Included by
+/* Shared data: named bytes that every program of the user can read, even after the program that put them has ended. Included by
  * grpc.h; not part of the standard.
  *
  *   grpc_shared_put_np("mesh", x, sizeof x, 0);             one program puts
@@ -65,7 +65,7 @@ extern "C" {
 #define GRPC_REPLACES_NP 1
 #define GRPC_DURABLE_NP 2
 
-/* Puts bytes under a name. When it returns, every program can find them.
+/* Puts bytes under a name. When it returns, every program of the user can find them.
  * @param data   Copied before it returns; may be NULL if there are no bytes.
  * @param flags  As above.
  * @return GRPC_NAME_EXISTS_NP; GRPC_INVALID_NAME_NP; GRPC_NO_ROOM_NP, also if it must be durable and no server has a folder for that;

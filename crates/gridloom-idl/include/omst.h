@@ -52,7 +52,7 @@ typedef void *OmstRequest;
  * @return The request to wait for; NULL if it cannot start. Requests that are not waited for continue until the session ends. MT-safe. */
 OmstRequest OmstPutData(const char *id, const void *data, size_t size, int hint);
 
-/* Waits until every program can find the data; with OMST_BROADCAST, until all servers with room have them.
+/* Waits until every program of the user can find the data; with OMST_BROADCAST, until all servers with room have them.
  * @return 0; -GRPC_NAME_EXISTS_NP; -GRPC_INVALID_NAME_NP; -GRPC_NO_ROOM_NP; -GRPC_INVALID_SESSION_ID if it is not a request, or was
  *         waited for. MT-safe. */
 int OmstWait(OmstRequest request);

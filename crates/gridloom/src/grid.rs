@@ -157,7 +157,7 @@ impl Grid {
         class_named(&self.0, name)
     }
 
-    /// Returns the shared data: named data that every program of the grid can find. They are stored on servers until
+    /// Returns the shared data: named data that every program of the user can find. They are stored on servers until
     /// they are deleted, independent of the program that put them. They are immutable: putting a name again makes a new
     /// version, and programs that read the old one keep it.
     pub fn shared(&self) -> SharedData<'_> {

@@ -1,4 +1,4 @@
-//! Shared names: data that any program of the grid can put and find.
+//! Shared names: data that all programs of a user can put and find, and that the user can share with others.
 
 mod begun;
 mod explained;
@@ -71,7 +71,7 @@ impl<'a> SharedData<'a> {
         SharedData(session)
     }
 
-    /// Puts a value under a name. When this returns, every program finds it.
+    /// Puts a value under a name. When this returns, every program of the user finds it.
     ///
     /// # Errors
     /// [`Error::Name`] if the name exists or is invalid, or too few servers have room.

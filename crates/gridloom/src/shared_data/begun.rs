@@ -114,7 +114,7 @@ impl BegunPut {
         BegunPut { begun: Begun::new(session, command), _handle: handle }
     }
 
-    /// Waits until every program finds the name. `limit` ends only the wait.
+    /// Waits until every program of the user finds the name. `limit` ends only the wait.
     ///
     /// # Errors
     /// As [`SharedData::put`](super::SharedData::put); [`Error::TimedOut`] if it has not ended by then.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use gridloom_base::limits::SHARED_DATA_MAX;
 use gridloom_base::near::near_names;
-use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, check_name};
+use gridloom_base::{DatumId, NameError, NamedDatum, NodeId, check_name, plain_name};
 
 use super::version::Stage;
 use super::{Catalog, RequestId};
@@ -90,7 +90,10 @@ impl Catalog {
     pub fn unknown(&self, name: &str) -> NameError {
         let before = self.current.range::<str, _>((Bound::Unbounded, Bound::Excluded(name))).rev().take(LOOKED_AT);
         let after = self.current.range::<str, _>((Bound::Excluded(name), Bound::Unbounded)).take(LOOKED_AT);
-        let near = near_names(name, before.chain(after).map(|(known, _)| known.as_str()));
+        // Names of the same user, compared without the user.
+        let (user, plain) = name.split_at(name.len() - plain_name(name).len());
+        let of_user = before.chain(after).filter_map(|(known, _)| known.strip_prefix(user));
+        let near = near_names(plain, of_user).into_iter().map(|near| format!("{user}{near}")).collect();
         NameError::Unknown { name: name.into(), near }
     }
 

@@ -509,7 +509,7 @@ class Grid(OfSession):
         durable: bool = False,
         method: str = "auto",
     ) -> None:
-        """Put a value on a server under a name. When this returns, every program of the grid finds it.
+        """Put a value on a server under a name. When this returns, every program of the user finds it.
 
         It stays there until it is deleted, whatever becomes of this program. Values never change: with `replace` the name gets a new
         version, and programs that have found the old one keep it.
