@@ -103,10 +103,11 @@ def test_the_page_on_engines_with_ray(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     # Ray's sockets are in its folder, and the path of a socket has at most 107 bytes.
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    monkeypatch.setenv("RAY_TMPDIR", folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    head = {"include_dashboard": False, "ray_client_server_port": port, "temp_dir": folder}
+    head = {"include_dashboard": False, "ray_client_server_port": port}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         cluster.add_node()

@@ -48,7 +48,9 @@ def rays(tmp_path_factory, client_port):
 
     # Ray's sockets are in its folder, and the path of a socket has at most 107 bytes.
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    head = {"include_dashboard": False, "_system_config": QUICK, "ray_client_server_port": client_port, "temp_dir": folder}
+    environment = pytest.MonkeyPatch()
+    environment.setenv("RAY_TMPDIR", folder)
+    head = {"include_dashboard": False, "_system_config": QUICK, "ray_client_server_port": client_port}
     with bare(tmp_path_factory):
         cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
@@ -60,6 +62,7 @@ def rays(tmp_path_factory, client_port):
         ray.shutdown()
         started = [info.process for node in cluster.list_all_nodes() for of in node.all_processes.values() for info in of]
         cluster.shutdown()
+        environment.undo()
         shutil.rmtree(folder, ignore_errors=True)
         assert all(one.poll() is not None for one in started)
 
