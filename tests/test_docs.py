@@ -183,11 +183,16 @@ def test_the_page_on_connectors(agent, tmp_path, monkeypatch):
 
 
 def test_the_page_on_shared_data(agent, tmp_path):
-    puts, gets, declares = blocks("shared-data.md", "python")
+    puts, gets, shares, reads, declares = blocks("shared-data.md", "python")
     subprocess.run([sys.executable, "-c", puts], check=True, cwd=tmp_path, timeout=120)
     gets = f"import gridloom as gl\n{gets}print(_)\n".replace("grid.get(", "_ = grid.get(")
     done = subprocess.run([sys.executable, "-c", gets], capture_output=True, text=True, cwd=tmp_path, timeout=120)
     assert done.stdout == "[0. 1. 2. 3. 4. 5.]\n", done.stderr
+    connects = "import gridloom as gl\ngrid = gl.connect()\n"
+    subprocess.run([sys.executable, "-c", connects + shares], check=True, cwd=tmp_path, timeout=120)
+    # There is no Anna here, as an administrator sees.
+    done = subprocess.run([sys.executable, "-c", connects + reads.replace(")", ", timeout=0)")], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert "UnknownName: no shared data are named '~anna/mesh'" in done.stderr, done.stderr
     before = "import gridloom as gl, numpy as np\ngrid = gl.connect()\ngrid.put('mesh', np.arange(4.0).reshape(2, 2), replace=True)\n"
     after = "\nsolve(1, 2)\nassert np.array_equal(grid.get('part/1'), [1, 5])\ngrid.delete('part/1')\n"
     again = "grid.put('mesh', np.arange(6.0), replace=True)"

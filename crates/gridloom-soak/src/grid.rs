@@ -8,7 +8,7 @@ use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 
-use super::layout::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS};
+use super::layout::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS, USER};
 use super::ledger::Ledger;
 use super::malicious_client::{FORGED, MaliciousClient, OWN_COUNT, OWN_FROM};
 use super::shared_functions;
@@ -19,8 +19,6 @@ use gridloom_sim::faults::FaultTargets;
 use gridloom_sim::inspect::NodeState;
 use gridloom_sim::{SimConfig, Simulation};
 
-/// User of all clients but the malicious one.
-pub(crate) const USER: &str = "anna";
 /// Salts of the random streams.
 const INSIDER: u64 = 0x696e_7369_6465_7221;
 

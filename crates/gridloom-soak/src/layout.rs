@@ -2,6 +2,8 @@
 
 use gridloom_sim::faults::{Scenario, ScenarioError};
 
+/// User of all clients but the malicious one.
+pub(crate) const USER: &str = "anna";
 /// Name of the agent.
 pub(crate) const AGENT: &str = "agent";
 pub(crate) const SERVERS: u64 = 4;

@@ -22,7 +22,7 @@ use gridloom_perf::LinkEstimate;
 
 use super::layout::AGENT_HOST;
 use super::workload::{Hashes, MIX_NAME};
-use crate::grid::USER;
+use crate::layout::USER;
 
 /// Maximum number of messages that it sends, and the time in which it sends them.
 const MESSAGES_MAX: u64 = 200;

@@ -6,7 +6,7 @@ use gridloom_base::{DatumId, NamedDatum, NodeId, TaskId, Time, name_for};
 use gridloom_idl::UsedName;
 
 use super::shared_functions::value_of;
-use crate::grid::USER;
+use crate::layout::USER;
 
 /// A request of a program about a name.
 #[derive(Clone, PartialEq, Debug)]

@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use super::tls_configs::grid_of;
 use super::{TlsConfigs, random};
 use crate::threads::STACK_BYTES;
-use crate::transport::handshake::acts_for_callers;
 
 /// Environment variable with the folder of the keys that a server has made for its functions.
 pub const FUNCTION_KEYS_VARIABLE: &str = "GRIDLOOM_FUNCTION_KEYS";
@@ -179,6 +178,12 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Keys").field(&self.identity()).finish()
     }
+}
+
+/// True if a client with a certificate for this role may be a function, which acts for the programs that call it. Where the
+/// authority is on another machine, functions of a server have no other certificate than its own.
+pub(crate) fn acts_for_callers(role: Role) -> bool {
+    matches!(role, Role::Functions | Role::Server | Role::Agent)
 }
 
 /// The keys of an agent or a server, and of the functions that it runs.

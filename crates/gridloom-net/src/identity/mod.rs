@@ -11,8 +11,8 @@ mod tls_configs;
 use std::os::linux::fs::MetadataExt;
 use std::{fs, io};
 
-pub(crate) use keys::id_of;
 pub use keys::{Credentials, FUNCTION_KEYS_VARIABLE, FunctionKeys, IssuedKeys, Keys, NodeKeys};
+pub(crate) use keys::{acts_for_callers, id_of};
 pub use tls_configs::TlsConfigs;
 
 /// Kernel and network namespace as text; empty if memory must not be shared.

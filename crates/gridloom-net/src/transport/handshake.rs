@@ -41,7 +41,7 @@ use thiserror::Error;
 
 use super::stripes::Stripe;
 use super::tls::TlsStream;
-use crate::identity::{Credentials, id_of, random};
+use crate::identity::{Credentials, acts_for_callers, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
 /// Maximum length of a handshake frame. It bounds the cost of an unknown peer.
@@ -412,12 +412,6 @@ pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
         functions: certificate.functions.iter().cloned().collect(),
         host: host.into(),
     }
-}
-
-/// True if a client with a certificate for this role may be a function, which acts for the programs that call it. Where the
-/// authority is on another machine, functions of a server have no other certificate than its own.
-pub(crate) fn acts_for_callers(role: CertifiedRole) -> bool {
-    matches!(role, CertifiedRole::Functions | CertifiedRole::Server | CertifiedRole::Agent)
 }
 
 /// Reports whether a node with a certificate for one role may have another.
