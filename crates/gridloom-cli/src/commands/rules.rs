@@ -158,8 +158,8 @@ fn check_file(path: &Path, status: &Metadata) -> Result<()> {
     if status.uid() != own && status.uid() != 0 {
         bail!("{shown}: the file belongs to another user, who could change the rules; make it your own");
     }
-    if mode & 0o002 != 0 {
-        bail!("{shown}: all users can change the file (mode {mode:04o}); run: chmod o-w '{shown}'");
+    if mode & 0o022 != 0 {
+        bail!("{shown}: other users can change the file (mode {mode:04o}); run: chmod go-w '{shown}'");
     }
     if status.len() > RULES_BYTES_MAX {
         bail!("{shown}: the file has {} bytes, and the limit is {RULES_BYTES_MAX}", status.len());

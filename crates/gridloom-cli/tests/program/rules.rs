@@ -26,9 +26,16 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// Writes a file that only its owner can change, whatever the umask is.
+fn rules_file(name: &str, text: &str) -> String {
+    let path = file(name, text);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    path
+}
+
 #[test]
 fn an_agent_applies_its_rules_and_reads_them_again_when_they_change() {
-    let rules = file("rules-of-agent.toml", RULES);
+    let rules = rules_file("rules-of-agent.toml", RULES);
     let (mut agent, mut log) = logging(&mut gridloom(&["agent", "--listen", "127.0.0.1:0", "--rules", &rules]));
     let address = first_line(&mut agent).strip_prefix("agent listening on ").unwrap().to_string();
     let grid = Grid { agent, address };
@@ -79,7 +86,7 @@ fn an_agent_applies_its_rules_and_reads_them_again_when_they_change() {
         assert!(run(&grid, &hugo, &["call", "os/pid"]).status.success());
     }
     // An editor may replace the file.
-    std::fs::rename(file("rules-new.toml", RULES), &rules).unwrap();
+    std::fs::rename(rules_file("rules-new.toml", RULES), &rules).unwrap();
     while run(&grid, &hugo, &["call", "os/pid"]).status.success() {}
     std::fs::remove_file(&rules).unwrap();
     line_with(&mut log, "the rules of the grid remain as they were");
@@ -88,7 +95,7 @@ fn an_agent_applies_its_rules_and_reads_them_again_when_they_change() {
 
 #[test]
 fn a_file_of_rules_is_checked_and_shown() {
-    let rules = file("rules-shown.toml", RULES);
+    let rules = rules_file("rules-shown.toml", RULES);
     let checked = succeeds(gridloom(&["rules", "check", &rules]));
     assert_eq!(checked, format!("{rules}: no mistakes; it has rules for 1 group and 1 user\n"));
     let shown = succeeds(gridloom(&["rules", "show", &rules, "--user", "hugo"]));
@@ -102,7 +109,7 @@ fn a_file_of_rules_is_checked_and_shown() {
     assert_eq!((&shown["slots"], &shown["weight"], &shown["memory"]), (&"50%".into(), &1.into(), &().into()));
     assert_eq!(shown["cancel"], serde_json::json!(["hugo", "guest-*"]));
 
-    let wrong = file("rules-wrong.toml", "[everybody]\nslots = 'half'\n");
+    let wrong = rules_file("rules-wrong.toml", "[everybody]\nslots = 'half'\n");
     let why = format!("{wrong}:2:9: 'slots': 'half' is not a number of slots; use 1 to 4096, or a percentage");
     for arguments in [
         &["rules", "check", &wrong][..],
@@ -119,9 +126,9 @@ fn a_file_of_rules_is_checked_and_shown() {
     let mut command = gridloom(&["agent", "--listen", "127.0.0.1:0"]);
     let (code, error) = status_and_stderr(command.env("GRIDLOOM_KEYS", &keys));
     assert!(code == 1 && error.contains("strict/rules.toml:2:9: 'slots': 'half'"), "{error}");
-    std::fs::set_permissions(&rules, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::set_permissions(&rules, std::fs::Permissions::from_mode(0o664)).unwrap();
     let (code, error) = status_and_stderr(gridloom(&["agent", "--listen", "127.0.0.1:0", "--rules", &rules]));
-    assert!(code == 1 && error.contains("all users can change the file (mode 0666); run: chmod o-w '"), "{error}");
+    assert!(code == 1 && error.contains("other users can change the file (mode 0664); run: chmod go-w '"), "{error}");
     let (code, error) = status_and_stderr(gridloom(&["rules", "check", "/nowhere/rules.toml"]));
     assert!(code == 1 && error.contains("/nowhere/rules.toml: No such file"), "{error}");
 }

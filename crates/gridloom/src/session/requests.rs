@@ -66,7 +66,7 @@ pub(crate) fn waits(session: &Session, limit: Duration) -> Result<Vec<ProgramWai
     }
 }
 
-/// What users have used.
+/// The usage of users.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UsageReport {
     /// In order of day and user.

@@ -159,11 +159,9 @@ impl Catalog {
         prefix: &'a str,
         after: &str,
     ) -> impl Iterator<Item = (&'a NamedDatum, &'a BTreeSet<NodeId>)> {
-        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
-        let names = self.shared.range::<str, _>((from, Bound::Unbounded));
-        let named =
-            names.take_while(move |name| name.starts_with(prefix)).map(|name| &self.versions[&self.current[name]]);
-        named.map(|version| (&version.named, &version.holders))
+        let names = self.shared.range::<str, _>((first_name(prefix, after), Bound::Unbounded));
+        let shared = names.take_while(move |name| name.starts_with(prefix));
+        shared.map(|name| self.listed(self.current[name]))
     }
 
     /// Returns the current versions of names with that prefix, after `after`, with their holders.
@@ -172,9 +170,18 @@ impl Catalog {
         prefix: &'a str,
         after: &str,
     ) -> impl Iterator<Item = (&'a NamedDatum, &'a BTreeSet<NodeId>)> {
-        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
-        let names = self.current.range::<str, _>((from, Bound::Unbounded));
+        let names = self.current.range::<str, _>((first_name(prefix, after), Bound::Unbounded));
         let named = names.take_while(move |(name, _)| name.starts_with(prefix));
-        named.map(|(_, datum)| (&self.versions[datum].named, &self.versions[datum].holders))
+        named.map(|(_, datum)| self.listed(*datum))
     }
+
+    fn listed(&self, datum: DatumId) -> (&NamedDatum, &BTreeSet<NodeId>) {
+        let version = &self.versions[&datum];
+        (&version.named, &version.holders)
+    }
+}
+
+/// Returns where the names with that prefix that follow `after` begin.
+fn first_name<'a>(prefix: &'a str, after: &'a str) -> Bound<&'a str> {
+    if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use gridloom_base::limits::DATUM_NAME_BYTES_MAX;
 use gridloom_base::{Program, truncated};
 
-/// What a user has used.
+/// The usage of a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Calls that returned results.
