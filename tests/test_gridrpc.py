@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -166,6 +167,8 @@ int main(void) {
 @pytest.fixture
 def ranks(tmp_path, monkeypatch):
     """Builds a folder with functions that run on ranks, and the command that starts the ranks."""
+    tmp_path = tmp_path / "of ranks"
+    tmp_path.mkdir()
     for name, text in {
         "mpi.h": MPI_H,
         "mpicc": '#!/bin/sh\nexec cc -I"$(dirname "$0")" "$@"\n',
@@ -308,9 +311,9 @@ def test_the_static_library_and_pkg_config(suite, served, monkeypatch):
     monkeypatch.setenv("PKG_CONFIG_PATH", str(CAPI / "lib" / "pkgconfig"))
 
     def asked(*what):
-        return subprocess.run(
-            ["pkg-config", *what, "gridloom"], capture_output=True, text=True, check=True
-        ).stdout.split()
+        printed = subprocess.run(["pkg-config", *what, "gridloom"], capture_output=True, check=True).stdout
+        # It escapes blanks, and each byte of other characters.
+        return [os.fsdecode(word.encode("latin-1")) for word in shlex.split(printed.decode("latin-1"))]
 
     program = suite / "static"
     private = [flag for flag in asked("--static", "--libs") if flag != "-lgridloom"]

@@ -20,7 +20,8 @@ def test_systemd_takes_the_units(tmp_path):
     files = []
     for unit in ("agent", "server"):
         text = subprocess.run([PROGRAM, "units", unit], capture_output=True, text=True, check=True).stdout
-        assert f"ExecStart={PROGRAM} " in text
+        path = f'"{PROGRAM}"' if " " in str(PROGRAM) else PROGRAM
+        assert f"ExecStart={path} " in text
         files.append(tmp_path / f"gridloom-{unit}.service")
         files[-1].write_text(text)
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", *files], capture_output=True, text=True)
@@ -64,8 +65,9 @@ def keys_of(pod, folder):
     [first] = pod["initContainers"]
     [shell, option, script] = first["command"]
     assert {mount["mountPath"] for mount in first["volumeMounts"]} == {"/installed", "/keys"}
-    script = script.replace("/installed", f"{folder}/secrets/{role}").replace("/keys", f"{folder}/pods/{role}")
-    subprocess.run([shell, option, script], check=True)
+    # The folder's path may have blanks, and the script does not quote paths of the container.
+    script = script.replace("/installed", f"secrets/{role}").replace("/keys", f"pods/{role}")
+    subprocess.run([shell, option, script], check=True, cwd=folder)
     return f"{folder}/pods/{role}"
 
 

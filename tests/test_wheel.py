@@ -50,8 +50,8 @@ def test_the_wheel_works_on(minor, wheel, tmp_path):
     python = interpreter(minor)
     if python is None:
         pytest.skip(f"there is no Python 3.{minor}")
-    assert run(python, "-m", "venv", "--without-pip", "--symlinks", "env", cwd=tmp_path).returncode == 0
-    folder = tmp_path / "env" / "bin"
+    assert run(python, "-m", "venv", "--without-pip", "--symlinks", "an env", cwd=tmp_path).returncode == 0
+    folder = tmp_path / "an env" / "bin"
     # Nothing from the environment of these tests, and no other program 'gridloom'.
     own = {name: value for name, value in os.environ.items() if not name.startswith(("GRIDLOOM", "PYTHON"))}
     own["PATH"] = f"{folder}:/usr/bin:/bin"

@@ -111,14 +111,40 @@ GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     return status;
 }
 
+/* Splits a command into words, in place: blanks separate them, except between quotation marks and behind a backslash. The name
+   of an existing file is one word, whatever it contains. Returns their number, or -1. */
+GRIDLOOM_STATIC int gridloom_words(char *text, char **words, int most) {
+    char *to, quote = 0;
+    int number = 0;
+    if (access(text, X_OK) == 0) {
+        words[0] = text;
+        return 1;
+    }
+    for (;;) {
+        while (*text == ' ' || *text == '\t') text++;
+        if (*text == 0) return number;
+        if (number == most) return -1;
+        words[number++] = to = text;
+        for (; *text != 0 && (quote != 0 || (*text != ' ' && *text != '\t')); text++) {
+            if (quote != 0 && *text == quote) quote = 0;
+            else if (quote == 0 && (*text == '"' || *text == '\'')) quote = *text;
+            else if (*text == '\\' && quote != '\'' && text[1] != 0) *to++ = *++text;
+            else *to++ = *text;
+        }
+        if (quote != 0) return -1;
+        if (*text != 0) text++;
+        *to = 0;
+    }
+}
+
 /* Runs the function `symbol` of the library that contains `here` on the ranks: GRIDLOOM_MPIRUN -n RANKS. */
 GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, void *here) {
     enum { WORDS_MAX = 64 };
     static char count[24], program[PATH_MAX], copy[4096], asks[PATH_MAX];
     volatile unsigned char *board;
     const char *command = getenv("GRIDLOOM_MPIRUN");
-    char *words[WORDS_MAX + 16], *rest = NULL, *word;
-    int at = 0, status = 0, i;
+    char *words[WORDS_MAX + 16];
+    int at, status = 0, i;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     Dl_info library;
     pid_t child;
@@ -127,8 +153,12 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
     if (length < 0 || dladdr(here, &library) == 0) gridloom_wrong("their program");
     program[length] = 0;
     snprintf(copy, sizeof copy, "%s", command != NULL && *command != 0 ? command : "mpirun");
-    for (word = strtok_r(copy, " ", &rest); word != NULL && at < WORDS_MAX; word = strtok_r(NULL, " ", &rest))
-        words[at++] = word;
+    at = gridloom_words(copy, words, WORDS_MAX);
+    if (at <= 0 || (command != NULL && strlen(command) >= sizeof copy)) {
+        fprintf(stderr, "gridloom: ranks: GRIDLOOM_MPIRUN is no command of at most %d words and %d bytes with closed quotation marks: %s\n",
+                (int)WORDS_MAX, (int)sizeof copy - 1, command);
+        _exit(1);
+    }
     gridloom_count(count);
     {
         const char *last[] = {"-n", count, program, "worker", "--rank", library.dli_fname, symbol, path, NULL};

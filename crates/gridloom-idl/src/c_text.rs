@@ -91,7 +91,7 @@ pub enum StubCode {
 impl Build {
     /// True if the source with these functions is C++: one of them is, or the compiler's name ends in `++`.
     pub fn is_cpp(&self, stubs: &[Stub]) -> bool {
-        let compiler = self.compiler.as_deref().and_then(|command| command.split_whitespace().next());
+        let compiler = self.compiler.as_deref().and_then(|command| shlex::split(command)?.into_iter().next());
         stubs.iter().any(|stub| stub.is_cpp) || compiler.is_some_and(|program| program.ends_with("++"))
     }
 

@@ -93,11 +93,11 @@ def test_a_gang_is_simulated_on_the_servers_of_the_platform(squares):
 
 
 def test_a_gang_runs_on_the_servers_of_a_testbed(squares):
-    probe = [PROGRAM, "testbed", "run", "-p", PLATFORM, "--no-grid", "--quiet", "--", "true"]
+    probe = [PROGRAM, "testbed", "run", "-p", PLATFORM, "--no-grid", "--overload", "--quiet", "--", "true"]
     probe = subprocess.run(probe, capture_output=True, text=True, timeout=60)
     if "does not let this user have" in probe.stderr:
         pytest.skip(probe.stderr)
-    done = in_world(["testbed", "run", "--quiet", "--speeds", "none"], squares)
+    done = in_world(["testbed", "run", "--quiet", "--overload", "--speeds", "none"], squares)
     assert done.returncode == 0 and "element@0| 140 ['a b']\n" in done.stdout, done.stdout + done.stderr
     assert "1 on 'cluster-1'" in done.stderr
 

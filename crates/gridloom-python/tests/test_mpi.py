@@ -388,8 +388,12 @@ def test_simulated_ranks(tmp_path):
     simulate = ["simulate", "-p", platform, "-d", deployment, "--", sys.executable, "-m", "gridloom.mpi", "-n", 8]
     done = gridloom(*simulate, JACOBI, "--steps", 8, "--check")
     assert "bitwise equal to the serial loop" in done.stdout and "trace hash" in done.stdout, done.stderr
-    # A message between two hosts takes its latency, in virtual time.
+    # A message between two hosts takes its latency, in virtual time. The first rank and the last one are on different hosts.
     program = tmp_path / "program.py"
-    program.write_text(BEGIN + "began = MPI.Wtime()\ncomm.Barrier()\nassert MPI.Wtime() - began > 0.002\n")
+    there, back = "comm.send(1, 7), comm.recv(source=7)", "comm.send(comm.recv(source=0), 0)"
+    program.write_text(
+        BEGIN
+        + f"began = MPI.Wtime()\nif me == 0:\n    {there}\n    assert MPI.Wtime() - began > 0.002\nif me == 7:\n    {back}\n"
+    )
     done = gridloom(*simulate, program)
     assert done.returncode == 0, done.stderr

@@ -49,7 +49,7 @@ def fails(path):
 
 @parsl.bash_app
 def count(inputs=(), stdout=None):
-    return f"wc -l < {inputs[0]}"
+    return f"wc -l < '{inputs[0]}'"
 
 
 @parsl.join_app

@@ -28,7 +28,8 @@ def test_it_runs_in_the_same_process(program):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, **pipes) as agent:
         assert "127.0.0.1:" in agent.stdout.readline()
-        assert os.path.basename(os.readlink(f"/proc/{agent.pid}/exe")) == "gridloom"
+        # Only root may read /proc/PID/exe of a process that protects its memory.
+        assert Path(f"/proc/{agent.pid}/comm").read_text() == "gridloom\n"
         agent.stdin.close()
         assert agent.wait(timeout=60) == 0
 

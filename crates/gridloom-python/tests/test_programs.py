@@ -228,7 +228,7 @@ def has_ended(stat):
 
 def test_a_time_limit_ends_what_the_program_has_started(tmp_path):
     noted = tmp_path / "pids"
-    starts = gl.program(["sh", "-c", f"sleep 1000 & echo $! > {noted}; wait"], timeout=0.5, name="starts")
+    starts = gl.program(["sh", "-c", f"sleep 1000 & echo $! > '{noted}'; wait"], timeout=0.5, name="starts")
     with pytest.raises(gl.functions.ProgramFailed, match="took longer") as raised:
         starts()
     assert raised.value.status == -9
@@ -245,7 +245,7 @@ def test_the_working_folder_goes_with_the_call(grid):
 
 def test_the_working_folder_goes_with_a_worker_that_is_killed(program, tmp_path):
     noted = tmp_path / "where"
-    hangs = gl.program(["sh", "-c", f"pwd > {noted}.new; mv {noted}.new {noted}; sleep 1000"], name="hangs")
+    hangs = gl.program(["sh", "-c", f"pwd > '{noted}.new'; mv '{noted}.new' '{noted}'; sleep 1000"], name="hangs")
     with gl.local(servers=1, functions=[hangs]) as grid:
         call = grid.function(hangs).submit()
         while not noted.exists():

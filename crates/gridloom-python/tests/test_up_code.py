@@ -18,7 +18,7 @@ PROGRAM = Path(gl.__file__).parent / "bin" / "gridloom"
 STUB = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 unset GRIDLOOM_KEYS GRIDLOOM_AGENT PYTHONPATH
-export HOME={folder}/hosts/$2; export XDG_STATE_HOME=$HOME/state XDG_CACHE_HOME=$HOME/cache
+export HOME="{folder}/hosts/$2"; export XDG_STATE_HOME="$HOME/state" XDG_CACHE_HOME="$HOME/cache"
 mkdir -p "$HOME"; cd "$HOME"; exec sh -c "$3"
 """
 
@@ -43,8 +43,8 @@ def folder(tmp_path):
     (tmp_path / "inner").mkdir()
     for file, text in {"inner/helper.py": HELPER, "sent_module.py": MODULE, "offered.py": OFFERED}.items():
         (tmp_path / file).write_text(text)
-    (tmp_path / "ssh").write_text(STUB.format(folder=tmp_path / ".lab"))
-    (tmp_path / "ssh").chmod(0o755)
+    (tmp_path / "my ssh").write_text(STUB.format(folder=tmp_path / ".lab"))
+    (tmp_path / "my ssh").chmod(0o755)
     (tmp_path / "grid.toml").write_text(HOSTS.format(program=PROGRAM, python=sys.executable))
     return tmp_path
 
@@ -62,7 +62,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="there is no gridl
 def test_functions_are_found_by_module_and_name(folder, monkeypatch):
     monkeypatch.syspath_prepend(os.fspath(folder))
     try:
-        lines = run(folder, "up", os.fspath(folder / "grid.toml"), "--ssh", os.fspath(folder / "ssh"))
+        lines = run(folder, "up", os.fspath(folder / "grid.toml"), "--ssh", os.fspath(folder / "my ssh"))
         python = next(line["python"] for line in lines if line.get("host") == "node")
         assert python["packages"] == {"gridloom": gl.__version__, "numpy": np.__version__}
         assert not any("skew" in line for line in lines)

@@ -33,8 +33,29 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Unit::Server => include_str!("../../../../deploy/systemd/gridloom-server.service"),
     };
     let program = std::env::current_exe().context("this program's own path")?;
-    // A percent sign begins a specifier of systemd.
-    let program = program.to_str().context("this program's own path is not UTF-8")?.replace('%', "%%");
-    print_text(&text.replace(USUAL_PATH, &program))?;
+    let program = program.to_str().context("this program's own path is not UTF-8")?;
+    print_text(&text.replace(USUAL_PATH, &quoted(program)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a path as the first word of a command of systemd.
+fn quoted(path: &str) -> String {
+    // A percent sign begins a specifier, even between quotation marks.
+    let path = path.replace('%', "%%");
+    if !path.contains(|letter: char| letter.is_whitespace() || "\"'\\".contains(letter)) {
+        return path;
+    }
+    format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn paths_with_blanks_and_quotation_marks_are_quoted() {
+        assert_eq!(quoted("/opt/50%/gridloom"), "/opt/50%%/gridloom");
+        assert_eq!(quoted("/opt/Ünsere Gruppe/gridloom"), "\"/opt/Ünsere Gruppe/gridloom\"");
+        assert_eq!(quoted(r#"/a "b"\c"#), r#""/a \"b\"\\c""#);
+    }
 }

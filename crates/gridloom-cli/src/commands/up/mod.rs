@@ -108,8 +108,10 @@ pub struct Options {
 struct CommandWords(Vec<String>);
 
 fn parse_words(text: &str) -> Result<CommandWords, String> {
-    let Some(mut words) = shlex::split(text).filter(|words| !words.is_empty()) else {
-        return Err("expected a command".into());
+    // The path of a program may have blanks.
+    let words = if Path::new(text).is_file() { Some(vec![text.to_string()]) } else { shlex::split(text) };
+    let Some(mut words) = words.filter(|words| !words.is_empty()) else {
+        return Err("expected a command, with arguments; quotation marks are closed".into());
     };
     // Made absolute so that 'down' finds it from another folder.
     if words[0].contains('/') {

@@ -171,9 +171,12 @@ def _with_slots(class_: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _is_slot(class_: type, key: str, member: Any) -> bool:
+    # A dataclass with slots is a copy of its class. Until Python 3.11.2, the copy had a descriptor of the class that it copies.
+    if getattr(member, "__objclass__", None) is not class_:
+        return False
     if isinstance(member, types.GetSetDescriptorType):
         return key in ("__dict__", "__weakref__")
-    return isinstance(member, types.MemberDescriptorType) and member.__objclass__ is class_ and member.__name__ == key
+    return isinstance(member, types.MemberDescriptorType) and member.__name__ == key
 
 
 class _Digester(Pickler):

@@ -105,17 +105,18 @@ impl Libraries {
     }
 }
 
-/// Splits a text into words. A text is a list of linker options, or the name of an existing file, which may contain
-/// blanks. `-L` and `-l` may be separate from their values.
+/// Splits a text into words. A text is a list of linker options, in which words with blanks are quoted, or the name of an
+/// existing file, which may contain blanks. `-L` and `-l` may be separate from their values.
 fn words(text: &str, folder: &Path) -> Vec<String> {
     if folder.join(text).is_file() {
         return vec![text.to_string()];
     }
     let mut words: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    let split = shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(String::from).collect());
+    for word in split {
         match words.last_mut() {
-            Some(last) if last == "-L" || last == "-l" => last.push_str(word),
-            _ => words.push(word.to_string()),
+            Some(last) if last == "-L" || last == "-l" => last.push_str(&word),
+            _ => words.push(word),
         }
     }
     words

@@ -144,11 +144,16 @@ impl Build {
         };
         let compiler = build.compiler.clone().unwrap_or_else(|| usual.to_string());
         let linker = build.linker.clone().unwrap_or_else(|| compiler.clone());
-        let split = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
-        let mut compile = split(&compiler);
+        let split = |text: &str| match shlex::split(text) {
+            Some(words) => Ok(words.into_iter().map(OsString::from).collect::<Vec<_>>()),
+            None => Err(Error::Input(format!("{}: '{text}': a quotation mark is not closed", file.display()))),
+        };
+        let mut compile = split(&compiler)?;
         compile.extend(["-O2", "-fPIC", "-iquote", "."].map(OsString::from));
-        compile.extend(build.options.iter().flat_map(|options| split(options)));
-        let mut link = split(&linker);
+        for options in &build.options {
+            compile.extend(split(options)?);
+        }
+        let mut link = split(&linker)?;
         // Missing symbols are reported now, and the library's own symbols take precedence over those of the C library.
         link.extend(["-shared", "-Wl,-z,defs", "-Wl,-Bsymbolic"].map(OsString::from));
         if !libraries.archives.is_empty() {
@@ -256,10 +261,12 @@ fn called(parsed: &IdlFile) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Parses the files that a compiler has read from make rules: names after the first colon, with escaped blanks.
+/// Parses the files that a compiler has read from make rules: names after the first colon, in which blanks, `#` and `$` are
+/// escaped.
 fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
     let names = rules.split_once(": ").map_or("", |(_, names)| names);
-    let joined = names.replace("\\\r\n", " ").replace("\\\n", " ").replace("\\ ", "\0");
+    let joined =
+        names.replace("\\\r\n", " ").replace("\\\n", " ").replace("\\ ", "\0").replace("\\#", "#").replace("$$", "$");
     let paths: Vec<PathBuf> = joined.split_whitespace().map(|name| PathBuf::from(name.replace('\0', " "))).collect();
     paths.into_iter()
 }
@@ -268,3 +275,15 @@ fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
 const LIBRARY: &str = "stubs.so";
 /// Maximum number of lines of a compiler's output in an error; nobody would read more.
 const OUTPUT_LINES_MAX: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_odd_names_are_found_in_make_rules() {
+        let rules = "stubs.o: /tmp/x/stubs.c /opt/my\\ tools/a.h \\\n b\\#1.h c$$d.h Ü.h\n";
+        let found: Vec<PathBuf> = dependencies(rules).collect();
+        assert_eq!(found, ["/tmp/x/stubs.c", "/opt/my tools/a.h", "b#1.h", "c$d.h", "Ü.h"].map(PathBuf::from));
+    }
+}
