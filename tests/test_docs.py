@@ -96,6 +96,7 @@ def test_the_page_on_engines(tmp_path):
     assert done.stdout.startswith("(500, 500)\n2 calls on ") and "predicted" in done.stdout, done.stderr
 
 
+@pytest.mark.skipif(" " in sys.executable, reason="Ray starts its client server by an unquoted path of Python")
 def test_the_page_on_engines_with_ray(tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="ray is not installed")
     from ray.cluster_utils import Cluster
@@ -226,12 +227,12 @@ def test_the_page_on_keys(tmp_path, monkeypatch):
             run = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
             done = subprocess.run(command, shell=True, cwd=tmp_path, **run)
             assert (done.returncode, changing.sub("…", done.stdout)) == (0, changing.sub("…", shown)), command
-    own = str(tmp_path / "node/keys/lab/own.pem")
+    own = tmp_path / "node/keys/lab/own.pem"
     monkeypatch.setenv("GRIDLOOM_KEYS", str(tmp_path / "node" / "keys"))
     listed = json.loads(told("keys", "list", "--json", cwd=tmp_path))["grids"][0]["certificate"]
     if shutil.which("openssl"):
         (command,) = blocks("keys.md", "sh")
-        done = subprocess.run(command.replace("own.pem", own), shell=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, cwd=own.parent)
         assert done.stdout.strip() == listed["fingerprint"], done.stderr
         text = subprocess.run(["openssl", "x509", "-in", own, "-noout", "-text"], capture_output=True, text=True, check=True).stdout
         assert listed["identity"] in text

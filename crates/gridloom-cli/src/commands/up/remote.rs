@@ -3,6 +3,7 @@
 //! Requests are sent through the standard input of a command that reaches the host. The modules `ssh` and `slurm`
 //! define such commands.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -109,6 +110,15 @@ impl ProgramCopy {
     }
 }
 
+/// Writes a path for the shell of a host, which expands `~` and variables unless the path has blanks.
+fn shell_word(path: &str) -> Cow<'_, str> {
+    if !path.contains(char::is_whitespace) {
+        return path.into();
+    }
+    let (home, rest) = path.strip_prefix("~/").map_or(("", path), |rest| ("~/", rest));
+    format!("{home}'{}'", rest.replace('\'', r"'\''")).into()
+}
+
 impl Target {
     /// Returns the command that was run, for messages.
     fn command_text(&self, command: &str) -> String {
@@ -181,7 +191,7 @@ impl Target {
         more: &[u8],
         limit: Duration,
     ) -> Result<Reply, HostFailure> {
-        let command = format!("{program} host");
+        let command = format!("{} host", shell_word(program));
         let trouble = |fault: Fault| fault.at(host, self.command_text(&command));
         let errors = match &request.action {
             Action::Start(_) if self.connection.ends_with_command() => Some(step_log(&request.grid, host)),
@@ -392,6 +402,18 @@ fn read_own() -> std::io::Result<ProgramCopy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_whose_path_has_blanks_is_one_word_for_the_shell() {
+        for (path, word) in [
+            ("gridloom", "gridloom"),
+            ("~/venv/bin/gridloom", "~/venv/bin/gridloom"),
+            ("/opt/my tools/gridloom", "'/opt/my tools/gridloom'"),
+            ("~/Anna's tools/gridloom", r"~/'Anna'\''s tools/gridloom'"),
+        ] {
+            assert_eq!(shell_word(path), word);
+        }
+    }
 
     fn target(ssh: Vec<String>) -> Target {
         let ssh = Ssh { ssh, destination: "node-1".into(), user: None, port: None, jump: None, connect_s: 7 };
