@@ -191,7 +191,7 @@ lint: python $(VENV)/tests
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
 	$(BIN)/ruff check $(PACKAGE) examples tests bench $(GENERATE)
-	$(UTF8_PATH) $(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom
+	$(UTF8_PATH) $(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom $(PACKAGE)/python/gridloom_command
 	$(UTF8_PATH) $(BIN)/python -m mypy.stubtest gridloom._gridloom
 	$(BIN)/typos
 	@sha256sum --check --status deny.sum || { echo "Cargo.lock or deny.toml has changed since the dependencies were checked: run 'make deny' and commit deny.sum"; exit 1; }

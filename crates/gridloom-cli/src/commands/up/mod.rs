@@ -111,7 +111,7 @@ fn parse_words(text: &str) -> Result<CommandWords, String> {
     // The path of a program may have blanks.
     let words = if Path::new(text).is_file() { Some(vec![text.to_string()]) } else { shlex::split(text) };
     let Some(mut words) = words.filter(|words| !words.is_empty()) else {
-        return Err("expected a command, with arguments; quotation marks are closed".into());
+        return Err("expected a command, in which each quotation mark is closed".into());
     };
     // Made absolute so that 'down' finds it from another folder.
     if words[0].contains('/') {

@@ -171,7 +171,7 @@ def _with_slots(class_: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _is_slot(class_: type, key: str, member: Any) -> bool:
-    # A dataclass with slots is a copy of its class. Until Python 3.11.2, the copy had a descriptor of the class that it copies.
+    # A dataclass with slots is a copy of its class. In Python 3.11.2, the copy has a descriptor of the original class.
     if getattr(member, "__objclass__", None) is not class_:
         return False
     if isinstance(member, types.GetSetDescriptorType):
