@@ -28,6 +28,11 @@ impl User {
         User { id, home, variables: lab.variables.clone() }
     }
 
+    /// The folder of sockets and shared memory, which does not depend on TMPDIR.
+    fn sockets(&self) -> PathBuf {
+        format!("/tmp/gridloom-{}", self.id).into()
+    }
+
     fn command(&self, words: &[&str]) -> Command {
         let mut command = gridloom(words);
         // Each user makes a grid of its own.
@@ -42,7 +47,7 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         let _ = self.command(&["down", "--grace", "1"]).output();
-        let _ = std::fs::remove_dir_all(std::env::temp_dir().join(format!("gridloom-{}", self.id)));
+        let _ = std::fs::remove_dir_all(self.sockets());
     }
 }
 
@@ -122,8 +127,7 @@ fn check_apart(users: &[User; 2], agents: &[String; 2]) {
             let mode = std::fs::metadata(user.home.join(private)).unwrap().permissions().mode();
             assert_eq!(mode & 0o077, 0, "{private}");
         }
-        // The folder of sockets and shared memory.
-        let sockets = std::fs::metadata(std::env::temp_dir().join(format!("gridloom-{}", user.id))).unwrap();
+        let sockets = std::fs::metadata(user.sockets()).unwrap();
         assert_eq!(sockets.permissions().mode() & 0o077, 0);
     }
     let intruder = users[1].command(&["call", "--agent", &agents[0], "cli/scale", "2", "[1, 2]"]).output().unwrap();
