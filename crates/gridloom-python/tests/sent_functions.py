@@ -27,3 +27,10 @@ def hang(gate):
     Path(f"{gate}.{os.getpid()}").touch()
     while True:
         time.sleep(1)
+
+
+def block(gate, number, free):
+    """400 kB. Calls from number `free` on wait for the gate."""
+    while number >= free and not os.path.exists(gate + ".open"):
+        time.sleep(0.001)
+    return bytes(400_000)

@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 import gridloom as gl
 import pytest
 from bad_functions import wait_until
-from sent_functions import hang, stop, twice
+from sent_functions import block, hang, stop, twice
 
 
 def test_results_arrive_in_order(grid):
@@ -91,13 +91,16 @@ def test_a_map_may_have_a_time_limit(grid, gate):
         next(results)
 
 
-def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
+def test_results_that_are_not_taken_are_bounded(grid, monkeypatch, gate):
     """Past the bound, only as many calls run as there are results soon to be taken."""
     monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
-    results = grid.map(bytes, itertools.repeat(400_000))
+    least = 4
+    # Workers are faster than a program that is busy: without the gate, further calls would run before it has counted these results.
+    results = grid.map(block, itertools.repeat(str(gate.path)), itertools.count(), itertools.repeat(least))
     # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
-    least, more, calls = 4, 10, results._futures
+    more, calls = 10, results._futures
     wait_until(lambda: sum(call.done() for call in calls) >= least)
+    gate.open()
     # These come later, and run before what is held back would.
     assert [grid.run(twice, n).get(60) for n in range(20)] == [2 * n for n in range(20)]
     assert least <= sum(call.done() for call in calls) <= least + more < len(calls)
@@ -107,12 +110,13 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch):
     assert grid.run(twice, 1).get(60) == 2
 
 
-def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch):
+def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch, gate):
     monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
-    results = grid.map(bytes, [400_000] * 200)
+    results = grid.map(block, [str(gate.path)] * 200, range(200), [4] * 200)
     last = results._futures[-1]
     wait_until(lambda: sum(call.done() for call in results._futures) >= 4)
     assert last.cancel() and last.cancelled()
+    gate.open()
     with pytest.raises(CancelledError):
         list(results)
     # Calls that run already end; calls that are held back would stay.
