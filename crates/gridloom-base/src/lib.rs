@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod dial;
 pub mod error;
 pub mod escaped;

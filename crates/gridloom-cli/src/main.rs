@@ -10,6 +10,7 @@ mod npy;
 mod quantities;
 mod records;
 mod registered;
+mod standby;
 mod values;
 
 use std::io::{Error as IoError, ErrorKind};
@@ -20,7 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, keys, logs, manual, models, mpirun, platform, rules, serve, servers, sim, simulate, testbed, top,
+    heuristics, idl, keys, logs, manual, models, mpirun, platform, relay, rules, serve, servers, sim, simulate, testbed, top,
     units, up, usage, worker,
 };
 use gridloom_base::escaped::escaped_json;
@@ -44,6 +45,7 @@ struct Cli {
 enum Command {
     Agent(agent::Options),
     Serve(serve::Options),
+    Relay(relay::Options),
     Connector(connector::Options),
     Up(up::Options),
     Status(up::Status),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Agent(options) => agent::run(options),
         Command::Serve(options) => serve::run(options),
+        Command::Relay(options) => relay::run(options),
         Command::Connector(options) => connector::run(options),
         Command::Up(options) => up::run(&options),
         Command::Status(options) => up::run_status(&options),

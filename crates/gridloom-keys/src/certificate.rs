@@ -20,7 +20,7 @@ use crate::time::{HOUR, after, seconds};
 /// in certificates of clients. Ed25519 would save 30 µs of a handshake's 700 µs.
 pub(crate) const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[ECDSA_P256_SHA256];
 
-/// A certificate of an agent, server, client or administrator.
+/// A certificate of a member of a grid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
     pub identity: Identity,

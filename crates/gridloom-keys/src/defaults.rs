@@ -11,10 +11,10 @@ pub fn default_grid() -> String {
     NameKind::Grid.mapped(first).into_owned()
 }
 
-/// Returns the host's name for agents and servers, and the user's name for clients and administrators.
+/// Returns the host's name for agents, servers and relays, and the user's name for clients and administrators.
 pub fn default_name(role: Role) -> String {
     match role {
-        Role::Agent | Role::Server | Role::Functions => host_name(),
+        Role::Agent | Role::Server | Role::Functions | Role::Relay => host_name(),
         Role::Client | Role::Administrator => user_name(),
     }
 }

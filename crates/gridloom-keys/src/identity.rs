@@ -23,10 +23,15 @@ pub enum Role {
     Functions,
     /// A client that may also approve requests, revoke certificates, and cancel the calls of others.
     Administrator,
+    /// Forwards connections between nodes that cannot reach each other, and is no node itself.
+    Relay,
 }
 
 impl Role {
-    pub const ALL: [Role; 5] = [Role::Agent, Role::Server, Role::Client, Role::Functions, Role::Administrator];
+    pub const ALL: [Role; 6] =
+        [Role::Agent, Role::Server, Role::Client, Role::Functions, Role::Administrator, Role::Relay];
+    /// The roles of nodes.
+    pub const NODES: [Role; 5] = [Role::Agent, Role::Server, Role::Client, Role::Functions, Role::Administrator];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -35,12 +40,13 @@ impl Role {
             Role::Client => "client",
             Role::Functions => "functions",
             Role::Administrator => "administrator",
+            Role::Relay => "relay",
         }
     }
 
     fn name_kind(self) -> NameKind {
         match self {
-            Role::Agent | Role::Server | Role::Functions => NameKind::Server,
+            Role::Agent | Role::Server | Role::Functions | Role::Relay => NameKind::Server,
             Role::Client | Role::Administrator => NameKind::User,
         }
     }
@@ -58,7 +64,7 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Role, Invalid> {
         let unknown = || {
             let text: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
-            Invalid::new(format!("'{}' is not a role; use agent, server, client or administrator", EscapedLine(&text)))
+            Invalid::new(format!("'{}' is not a role; use agent, server, client, administrator or relay", EscapedLine(&text)))
         };
         Role::ALL.into_iter().find(|role| role.name() == text).ok_or_else(unknown)
     }

@@ -68,7 +68,7 @@ impl fmt::Display for GridMismatch {
 fn roles_in_words(roles: &[Role]) -> String {
     let with_article = |role: &Role| match role {
         Role::Agent | Role::Administrator => format!("an {role}"),
-        Role::Server | Role::Client => format!("a {role}"),
+        Role::Server | Role::Client | Role::Relay => format!("a {role}"),
         Role::Functions => "functions of a server".into(),
     };
     roles.iter().map(with_article).collect::<Vec<_>>().join(" or ")

@@ -26,15 +26,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use gridloom_base::address::{NodeAddress, RelayPath, RelayTarget, SEPARATOR};
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::{Command, Event, Input, Node, Role};
+use gridloom_keys::Role as CertifiedRole;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Waker};
 
 use self::contacts::Connections;
-use self::core::{CONNECTIONS, Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
+use self::core::{Core, LISTENER, LOCAL_LISTENER, WAKER, WORKERS};
 use self::leader::{Leader, Shared, State};
 use self::mappings::Mappings;
 use self::revocations::RevocationExchange;
@@ -47,6 +49,7 @@ use crate::identity::{Credentials, HostId, Keys, host_name};
 use crate::jobs::JobsConfig;
 use crate::log;
 use crate::pid::pid;
+use crate::relay::registration::Registrations;
 use crate::segment::{Disk, Pool};
 use crate::spilling;
 use crate::spin::has_spare_processor;
@@ -58,6 +61,7 @@ use crate::transport::emulated_sites::{EmulatedLinks, Site};
 use crate::transport::handshake::{Hello, Purpose};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::notice::{Inbox, Notice};
+use crate::transport::reach::Unreachable;
 use crate::transport::stream::Listener;
 use crate::transport::stripes::Stripe;
 use crate::uploads::Uploads;
@@ -71,6 +75,8 @@ pub struct NetConfig {
     pub listen: Option<SocketAddr>,
     /// Address under which others dial the node, if it differs from the listening address.
     pub advertise: Option<String>,
+    /// Relays, HOST:PORT, through which nodes connect that cannot dial this one.
+    pub relays: Vec<String>,
     /// Keys that admit the node to its grid.
     pub keys: Keys,
     /// Passes data to nodes of the same host through shared memory.
@@ -103,6 +109,7 @@ impl NetConfig {
         NetConfig {
             listen: None,
             advertise: None,
+            relays: Vec::new(),
             keys,
             shared_memory: true,
             jobs: None,
@@ -159,7 +166,7 @@ impl NetNode {
             to_inbox.upgrade().into_iter().for_each(|inbox| inbox.post(Notice::RevocationsChanged));
         };
         let revocations = |role| RevocationExchange::new(role, credentials.clone(), Arc::new(notify));
-        let (listener, address) = listen(&config)?;
+        let (listener, direct) = listen(&config)?;
         raise_descriptor_limit();
         let mut listener = listener.map(Listener::new);
         let near = if config.shared_memory { LocalSockets::open(id, listener.as_mut()) } else { Ok(None) };
@@ -174,6 +181,8 @@ impl NetNode {
         if let Some(near) = &near {
             registry.register(&mut SourceFd(&near.listener.0.as_raw_fd()), LOCAL_LISTENER, Interest::READABLE)?;
         }
+        let is_agent = config.keys.identity().is_some_and(|identity| identity.role() == CertifiedRole::Agent);
+        let address = with_relays(&direct, &config.relays, relay_target(id, is_agent, &machine_name))?;
         let (role, name, machine) = make(id, &address);
         let store = Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk));
         let store = Arc::new(store.with_uploads(Uploads::new(config.upload_limit)));
@@ -201,6 +210,7 @@ impl NetNode {
         };
         let sockets = near.as_ref().map(|near| near.sockets.clone());
         let jobs_registry = registry.try_clone()?;
+        let unreachable = Arc::new(Unreachable::default());
         let mut core = Core {
             name: own.name.clone(),
             machine,
@@ -213,13 +223,14 @@ impl NetNode {
                 inbox.clone(),
                 store.clone(),
                 (config.datum_bytes_max, config.stripes),
-                apart.clone(),
+                (apart.clone(), unreachable.clone()),
             ),
             workers: Workers::new(own.name.clone(), config.jobs, config.speed_flops, jobs_registry, WORKERS),
             mappings: Mappings::new(inbox.clone()),
             revocations: revocations(own.role),
             durable: durable.transpose()?.unwrap_or_default(),
             files: files.transpose()?.unwrap_or_default(),
+            relays: Registrations::start(&config.relays, &credentials, is_agent, &inbox)?,
             contacts: Connections::new(
                 own,
                 credentials,
@@ -227,7 +238,7 @@ impl NetNode {
                 inbox.clone(),
                 listener,
                 (sockets, apart),
-                CONNECTIONS,
+                unreachable,
             ),
             timers: Timers::default(),
             pending: VecDeque::new(),
@@ -474,7 +485,8 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     if let Some(why) = config.keys.why_missing() {
         return refuse(format!("a node cannot listen without keys: {why}"));
     }
-    if address.ip().is_unspecified() && config.advertise.is_none() {
+    let has_address = config.advertise.is_some() || !config.relays.is_empty();
+    if address.ip().is_unspecified() && !has_address {
         return refuse(format!(
             "listening on {address}: pass the address at which others can dial this node with --advertise"
         ));
@@ -492,9 +504,42 @@ fn listen(config: &NetConfig) -> io::Result<(Option<TcpListener>, String)> {
     // only enlarges the backlog.
     rustix::net::listen(&listener, BACKLOG)?;
     let bound = listener.local_addr()?;
-    let mut advertised = config.advertise.clone().unwrap_or_else(|| bound.to_string());
-    if let Some(host) = advertised.strip_suffix(":0") {
-        advertised = format!("{host}:{}", bound.port());
+    let advertised = match &config.advertise {
+        Some(advertised) => advertised.clone(),
+        None if bound.ip().is_unspecified() => String::new(),
+        None => bound.to_string(),
+    };
+    let with_port = |place: &str| match place.strip_suffix(":0") {
+        Some(host) => format!("{host}:{}", bound.port()),
+        None => place.to_string(),
+    };
+    let advertised: Vec<String> = advertised.split(SEPARATOR).map(with_port).collect();
+    Ok((Some(listener), advertised.join(&SEPARATOR.to_string())))
+}
+
+/// Adds the paths through relays to the direct address of a node.
+fn with_relays(direct: &str, relays: &[String], target: RelayTarget) -> io::Result<String> {
+    let paths = relays.iter().map(|relay| RelayPath { relay: relay.clone(), target: target.clone() }.to_string());
+    let all: Vec<String> = (!direct.is_empty()).then(|| direct.to_string()).into_iter().chain(paths).collect();
+    let address = all.join(&SEPARATOR.to_string());
+    if !address.is_empty() {
+        let checked = address.parse::<NodeAddress>();
+        checked.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
     }
-    Ok((Some(listener), advertised))
+    Ok(address)
+}
+
+/// Returns the target of paths to this node.
+fn relay_target(node: NodeId, is_agent: bool, machine: &str) -> RelayTarget {
+    match is_agent {
+        true => RelayTarget::Agent,
+        false => RelayTarget::Node { node, host: machine_tag(machine) },
+    }
+}
+
+/// Returns a name of this machine that no other machine has, and that an address can contain.
+fn machine_tag(machine: &str) -> String {
+    let name = machine.chars().filter(|one| one.is_ascii_alphanumeric() || "-_.".contains(*one)).take(64);
+    let hash = blake3::hash(HostId::here().0.as_bytes()).to_hex();
+    format!("{}-{}", name.collect::<String>(), &hash[..8])
 }

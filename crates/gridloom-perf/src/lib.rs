@@ -147,10 +147,7 @@ impl GridView {
     }
 }
 
-/// The host in an address: the text before the last colon.
-pub fn host_of(address: &str) -> &str {
-    address.rsplit_once(':').map_or(address, |(host, _)| host)
-}
+pub use gridloom_base::address::host_of;
 
 impl ServerView {
     /// Predicted seconds of one call of `function` of that size with nothing beside it, `None` if the server does not offer it.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use gridloom_base::address::{NodeAddress, check_place};
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
 use gridloom_net::segment::SegmentMut;
@@ -84,10 +85,12 @@ pub fn check_address(address: &str) -> Result<(), String> {
 }
 
 fn check_address_of(role: &str, address: &str) -> Result<(), String> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
-    match port {
-        Some(Ok(port)) if port > 0 => Ok(()),
-        _ => Err(format!("'{address}' is not an address of {role}; expected HOST:PORT, such as 127.0.0.1:7711")),
+    match address.parse::<NodeAddress>() {
+        Ok(_) => Ok(()),
+        Err(_) if check_place(address).is_err() && !address.contains(['+', '/']) => {
+            Err(format!("'{address}' is not an address of {role}; expected HOST:PORT, such as 127.0.0.1:7711"))
+        }
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -3,23 +3,25 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use gridloom_base::EscapedLine;
 use gridloom_core::data::IdentifierKey;
-use gridloom_core::node::{Agent, AgentConfig, Node, UsageTable};
+use gridloom_core::node::{Agent, AgentConfig, Command, Event, Node, Role as NodeRole, UsageTable};
 use gridloom_keys::Role;
-use gridloom_net::driver::{NetConfig, NetNode};
+use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::identity::{Keys, random};
 use serde_json::json;
 
 use super::rules::RulesFile;
 use super::{
-    AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_listen, print_json, print_line,
+    AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_agent, parse_listen, print_json, print_line,
     stop_on_signals,
 };
 use crate::model_store::state_folder;
 use crate::records::Records;
+use crate::standby::{AgentWatch, PRIMARY_BACK, PRIMARY_LOST};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
 ///
@@ -42,45 +44,113 @@ pub struct Options {
     /// changes [default: rules.toml in the folder of the grid's keys, if it exists]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Be the standby of the agent at this address: take over while it does not answer, and step down when it is back. Programs
+    /// and servers get both addresses, AGENT+STANDBY
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_agent)]
+    standby_of: Option<String>,
     #[command(flatten)]
     rest: ListenOptions,
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
     hide_memory()?;
-    let Options { listen, name, records, rules, rest } = options;
-    rest.check(listen)?;
-    let keys = rest.keys(Role::Agent, &name, true)?.own;
-    let (rules_file, rules) = RulesFile::open(rules, &keys, rest.has_keys_folder())?;
-    rest.start_log();
-    let (mut records, usage) = open_records(records, &keys)?;
-    let config = NetConfig {
-        site: rest.site()?,
-        listen: Some(listen),
-        advertise: rest.advertise,
-        pool_keep_bytes: 0,
-        ..NetConfig::new(keys)
-    };
-    let identifier_key = IdentifierKey(random()?);
-    let config_of = |id| AgentConfig { id, name, is_shared: true, identifier_key };
-    let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage).with_rules(rules)));
-    let node = NetNode::start(make, config)?;
-    stop_on_signals(&node, rest.until_stdin_closes)?;
-    log_waits_on_signal(&node)?;
-    if let Some(file) = rules_file {
-        file.watch(node.clone());
+    options.rest.check(options.listen)?;
+    let keys = options.rest.keys(Role::Agent, &options.name, options.standby_of.is_none())?.own;
+    if let Some(primary) = &options.standby_of {
+        options.rest.start_log();
+        return stand_by(&options, &keys, primary);
     }
-    match rest.json {
-        true => print_json(&json!({ "address": node.address() }))?,
-        false => print_line(&format!("agent listening on {}", node.address()))?,
-    }
-    let ended = drive(&node, |event| {
-        if let Some(records) = &mut records {
-            records.add(event);
+    let agent = RunningAgent::start(&options, &keys, || options.rest.start_log())?;
+    stop_on_signals(&agent.node, options.rest.until_stdin_closes)?;
+    agent.drive()
+}
+
+/// An agent in this process.
+struct RunningAgent {
+    node: Arc<NetNode>,
+    records: Option<Records>,
+}
+
+impl RunningAgent {
+    /// Starts the agent, and prints its address. `before_records` is called once the options have been checked.
+    fn start(options: &Options, keys: &Keys, before_records: impl FnOnce()) -> Result<RunningAgent> {
+        let rest = &options.rest;
+        let (rules_file, rules) = RulesFile::open(options.rules.clone(), keys, rest.has_keys_folder())?;
+        before_records();
+        let (records, usage) = open_records(options.records.clone(), keys)?;
+        let config = NetConfig {
+            site: rest.site()?,
+            listen: Some(options.listen),
+            advertise: rest.advertise.clone(),
+            relays: rest.relays.clone(),
+            pool_keep_bytes: 0,
+            ..NetConfig::new(keys.clone())
+        };
+        let (name, identifier_key) = (options.name.clone(), IdentifierKey(random()?));
+        let config_of = |id| AgentConfig { id, name, is_shared: true, identifier_key };
+        let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage).with_rules(rules)));
+        let node = NetNode::start(make, config)?;
+        log_waits_on_signal(&node)?;
+        if let Some(file) = rules_file {
+            file.watch(node.clone());
         }
+        match rest.json {
+            true => print_json(&json!({ "address": node.address() }))?,
+            false => print_line(&format!("agent listening on {}", node.address()))?,
+        }
+        Ok(RunningAgent { node, records })
+    }
+
+    /// Runs the agent until it ends.
+    fn drive(mut self) -> Result<ExitCode> {
+        let ended = drive(&self.node, |event| {
+            if let Some(records) = &mut self.records {
+                records.add(event);
+            }
+        });
+        self.records.into_iter().for_each(Records::finish);
+        ended
+    }
+}
+
+/// Watches the agent at an address, and takes its place while it does not answer.
+fn stand_by(options: &Options, keys: &Keys, primary: &str) -> Result<ExitCode> {
+    let make = |_, _: &str| (NodeRole::Client, options.name.clone(), Box::new(AgentWatch::new(primary)) as BoxMachine);
+    let watch = NetNode::start_with(NetConfig { pool_keep_bytes: 0, ..NetConfig::new(keys.clone()) }, make)?;
+    stop_on_signals(&watch, options.rest.until_stdin_closes)?;
+    match options.rest.json {
+        true => print_json(&json!({ "standby_of": primary }))?,
+        false => print_line(&format!("standby of the agent at {primary}"))?,
+    }
+    while wait_for(&watch, &options.name, PRIMARY_LOST) {
+        let agent = RunningAgent::start(options, keys, || ())?;
+        let node = agent.node.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for(&watch, &options.name, PRIMARY_BACK);
+                node.command(Command::Stop);
+                node.stop();
+            });
+            agent.drive()
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until a node has logged a line with this text. Returns false if the node has ended.
+fn wait_for(node: &NetNode, name: &str, text: &str) -> bool {
+    let found = node.wait(None, |events| {
+        while let Some(event) = events.pop_front() {
+            if let Event::Log(line) = event {
+                gridloom_net::log::emit(name, &line);
+                if line.text == text {
+                    return Some(());
+                }
+            }
+        }
+        None
     });
-    records.into_iter().for_each(Records::finish);
-    ended
+    found.is_some()
 }
 
 /// Opens the records of this grid's earlier agents, unless --records is `none`. A default folder that cannot be used is reported.

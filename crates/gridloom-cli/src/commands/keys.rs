@@ -63,7 +63,7 @@ pub struct RequestOptions {
     /// Name of the grid
     #[arg(value_parser = parse_grid)]
     grid: String,
-    /// Role: agent, server, client or administrator
+    /// Role: agent, server, client, administrator or relay
     #[arg(long, default_value = "client", value_parser = parse_role)]
     role: Role,
     /// Name in the grid [default: of a server or agent, the name of this host; otherwise the user's name]

@@ -24,6 +24,7 @@ pub mod mpirun;
 mod offering;
 pub mod platform;
 pub mod programs;
+pub mod relay;
 pub mod rules;
 pub mod serve;
 pub mod servers;
@@ -151,9 +152,13 @@ enum GridAddress {
 /// The address on which an agent or server listens, and other options of both.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ListenOptions {
-    /// Address at which other nodes connect, if it differs from --listen; needed with 0.0.0.0
+    /// Address at which other nodes connect, if it differs from --listen; needed with 0.0.0.0. Several, such as those in
+    /// the local network and in a VPN, are separated by '+'
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
+    /// Relay through which other nodes connect if they cannot dial this one; may be repeated
+    #[arg(long = "relay", value_name = "HOST:PORT", value_parser = parse_relay)]
+    pub relays: Vec<String>,
     /// Grid whose keys are used, if there are several
     #[arg(long, value_name = "GRID", value_parser = keys::parse_grid)]
     grid: Option<String>,
@@ -210,8 +215,11 @@ impl ListenOptions {
 
     /// Refuses an address that does not show at which address others can connect.
     pub fn check(&self, listen: SocketAddr) -> Result<()> {
-        if listen.ip().is_unspecified() && self.advertise.is_none() {
-            bail!("listening on {listen}: give the address at which others can connect with --advertise HOST:PORT");
+        if listen.ip().is_unspecified() && self.advertise.is_none() && self.relays.is_empty() {
+            bail!(
+                "listening on {listen}: give the address at which others can connect with --advertise HOST:PORT, or a \
+                 relay with --relay HOST:PORT"
+            );
         }
         Ok(())
     }
@@ -223,6 +231,11 @@ const KEYS_BYTES_MAX: u64 = 1 << 20;
 /// Parses an agent's address. Names are resolved later, each time they are used.
 fn parse_agent(text: &str) -> Result<String, String> {
     gridloom::check_address(text).map(|()| text.to_string())
+}
+
+/// Parses a relay's address.
+fn parse_relay(text: &str) -> Result<String, String> {
+    gridloom_base::address::check_place(text).map(|()| text.to_string()).map_err(|error| error.to_string())
 }
 
 /// Parses an address to listen on. A name is resolved at once.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
 use gridloom_base::Fnv;
+use gridloom_base::address::NodeAddress;
 use gridloom_base::size::parse_size;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
@@ -357,6 +358,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let config = NetConfig {
         listen: Some(options.server.listen),
         advertise: rest.advertise.clone(),
+        relays: rest.relays.clone(),
         keys: keys.own,
         shared_memory: !options.server.no_shared_memory,
         jobs: Some(jobs),
@@ -434,7 +436,12 @@ fn drain_on_signal(node: &Arc<NetNode>) -> Result<()> {
 /// machine.
 fn keys(options: &Options, name: &str) -> Result<NodeKeys> {
     let agent = &options.server.agent.agent;
-    let is_here = || agent.to_socket_addrs().is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
+    let is_here = || {
+        let address = agent.parse::<NodeAddress>().unwrap_or_default();
+        let resolved = |place: &String| place.to_socket_addrs();
+        let is_loopback = |place: &String| resolved(place).is_ok_and(|mut all| all.all(|one| one.ip().is_loopback()));
+        address.relayed.is_empty() && address.direct.iter().all(is_loopback)
+    };
     let makes_grid = options.server.no_agent || is_here();
     let found = options.server.rest.keys(gridloom_keys::Role::Server, name, makes_grid);
     match makes_grid {

@@ -25,9 +25,11 @@ mod odd_calls;
 mod offered_options;
 mod offered_programs;
 mod readers;
+mod relay;
 mod resizes;
 mod rules;
 mod simulated;
+mod standby;
 mod striped;
 #[allow(dead_code, reason = "the tests of testbeds use the rest of it")]
 #[path = "../support/mod.rs"]

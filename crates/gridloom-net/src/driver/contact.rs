@@ -1,6 +1,7 @@
 //! One connection: its channel and its stage.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use gridloom_base::{NodeId, Time};
@@ -20,6 +21,8 @@ pub(super) struct Connection {
     /// Present during the handshake, except while a frame is being handled.
     pub(super) handshake: Option<Box<Handshake>>,
     pub(super) dial: Option<u64>,
+    /// The direct address that was dialled.
+    pub(super) dialled: Option<SocketAddr>,
     pub(super) deadline: Time,
     /// True if epoll reports when the socket can be written.
     pub(super) watches_writing: bool,

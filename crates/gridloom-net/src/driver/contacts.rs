@@ -39,10 +39,13 @@ use crate::transport::handshake::{
 };
 use crate::transport::host::HostSockets;
 use crate::transport::notice::{Inbox, Link};
+use crate::transport::reach::Unreachable;
 use crate::transport::stream::{Listener, Stream};
 use crate::transport::tls::{TlsStream, is_certificate_refusal, is_violation};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
+/// First token of connections.
+const FIRST_TOKEN: usize = 3;
 /// Pause before connections are accepted again after the connection limit or the descriptor limit was reached.
 const ACCEPT_PAUSE_NS: u64 = 20 * MILLISECOND_NS;
 /// Maximum number of connections accepted in one turn.
@@ -81,7 +84,10 @@ pub(super) struct Connections {
     buffers: Buffers,
     peers: BTreeMap<NodeId, Peer>,
     dials: DialTable,
+    unreachable: Arc<Unreachable>,
     refusals: Refusals,
+    /// Time of the last check.
+    now: Time,
     /// Time of the next check for handshakes and dials that take too long, and for a listener that was full.
     check_at: Time,
     accept_again: bool,
@@ -120,7 +126,7 @@ struct Peer {
 }
 
 impl Connections {
-    /// Creates an empty set of connections. Their tokens begin at `first_token`.
+    /// Creates an empty set of connections.
     pub(super) fn new(
         own: Hello,
         credentials: Credentials,
@@ -128,7 +134,7 @@ impl Connections {
         inbox: Arc<Inbox>,
         listener: Option<Listener>,
         sites: (Option<HostSockets>, Arc<EmulatedLinks>),
-        first_token: usize,
+        unreachable: Arc<Unreachable>,
     ) -> Connections {
         Connections {
             own,
@@ -138,11 +144,13 @@ impl Connections {
             listener,
             sites,
             connections: BTreeMap::new(),
-            next_token: first_token,
+            next_token: FIRST_TOKEN,
             buffers: Buffers::default(),
             peers: BTreeMap::new(),
             dials: DialTable::default(),
+            unreachable,
             refusals: Refusals::default(),
+            now: Time::ZERO,
             check_at: Time::NEVER,
             accept_again: false,
             reserve: open_reserve(),
@@ -213,17 +221,7 @@ impl Connections {
             let Some(listener) = &self.listener else { return };
             let done = match listener.accept() {
                 Ok(None) => return,
-                Ok(Some(stream)) => {
-                    Handshake::accept(self.credentials.clone(), self.own.clone()).and_then(|handshake| {
-                        let is_near = matches!(stream, Stream::Unix(_));
-                        let stream = TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?;
-                        let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
-                        let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
-                        self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
-                        self.open.half_open.insert(token);
-                        Ok(())
-                    })
-                }
+                Ok(Some(stream)) => self.begin_accepted(stream, now),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };
@@ -242,6 +240,28 @@ impl Connections {
             }
         }
         self.accept_later(now);
+    }
+
+    /// Takes a connection that another node has opened through a relay.
+    pub(super) fn accept_relayed(&mut self, stream: TcpStream, now: Time) {
+        let begun = Stream::from_std(stream).and_then(|stream| self.begin_accepted(stream, now));
+        if let Err(error) = begun {
+            self.log(warning("a connection through a relay could not be accepted").why(error));
+        } else if self.open.half_open.len() > HANDSHAKES_MAX {
+            self.close_oldest_stranger(now);
+        }
+    }
+
+    /// Begins the handshake on a connection that another node has opened.
+    fn begin_accepted(&mut self, stream: Stream, now: Time) -> io::Result<()> {
+        let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
+        let is_near = matches!(stream, Stream::Unix(_));
+        let stream = TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?;
+        let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
+        let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
+        self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
+        self.open.half_open.insert(token);
+        Ok(())
     }
 
     fn accept_later(&mut self, at: Time) {
@@ -315,7 +335,8 @@ impl Connections {
         self.check_at = self.check_at.min(deadline);
         let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
-        let contact = Connection { channel, stage, handshake, dial, deadline, watches_writing: true };
+        let dialled = None;
+        let contact = Connection { channel, stage, handshake, dial, dialled, deadline, watches_writing: true };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -521,8 +542,11 @@ impl Connections {
             (Stage::Up(peer), _) => {
                 self.news.push_back(ConnectionUpdate::Input(Input::PeerLost { peer, why: why.into() }))
             }
-            (Stage::Connecting, Some(dial)) => self.dial_next(dial, why.into()),
-            (Stage::Handshaking, Some(dial)) => self.dial_next(dial, format!("{kind} ({why})")),
+            (Stage::Connecting, Some(dial)) => {
+                contact.dialled.into_iter().for_each(|address| self.unreachable.add(address));
+                self.attempt_failed(dial, why.into());
+            }
+            (Stage::Handshaking, Some(dial)) => self.attempt_failed(dial, format!("{kind} ({why})")),
             (Stage::Connecting | Stage::Handshaking, None) => {}
         }
     }
@@ -532,7 +556,7 @@ impl Connections {
         let Some(contact) = self.forget(token) else { return };
         if let Some(dial) = contact.dial {
             let seconds = HANDSHAKE_NS_MAX as f64 / 1e9;
-            self.dial_next(dial, format!("{SILENT} within {seconds} s"));
+            self.attempt_failed(dial, format!("{SILENT} within {seconds} s"));
         }
     }
 
@@ -578,6 +602,7 @@ impl Connections {
 
     /// Once the check is due, closes connections and dials past their deadlines, and accepts again after a failure.
     pub(super) fn check(&mut self, now: Time) {
+        self.now = now;
         if now < self.check_at {
             return;
         }
@@ -597,6 +622,7 @@ impl Connections {
                 Stage::Handshaking | Stage::Up(_) => self.lose_silent(token),
             }
         }
+        self.try_due(now);
         for number in self.dials.late(now) {
             self.dial_failed(number, no_answer());
         }

@@ -35,6 +35,7 @@ use super::workers::Workers;
 use crate::durable::Writer;
 use crate::log::{warning, world_line_for};
 use crate::payload::Payload;
+use crate::relay::registration::Registrations;
 use crate::storage::{Files, Stored};
 use crate::store::Store;
 use crate::transport::notice::{Inbox, Link, Notice};
@@ -43,7 +44,6 @@ use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
 pub(crate) const LOCAL_LISTENER: Token = Token(2);
-pub(crate) const CONNECTIONS: usize = 3;
 /// First token of workers.
 pub(crate) const WORKERS: usize = 1 << 62;
 
@@ -65,6 +65,8 @@ pub(crate) struct Core {
     pub(super) durable: Writer,
     /// Files in the storage that servers share.
     pub(super) files: Files,
+    /// Registrations at relays.
+    pub(super) relays: Registrations,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
     pub(super) effects: Vec<Effect>,
@@ -349,6 +351,9 @@ impl Core {
                     released.entry((link, retired)).or_default().push(serial);
                 }
                 Notice::Resolved { dial, addresses } => self.contacts.resolved(dial, addresses),
+                Notice::Relayed { dial, path, outcome } => self.contacts.relayed(dial, &path, outcome),
+                Notice::RelayedPeer { stream } => self.contacts.accept_relayed(stream, self.clock.now()),
+                Notice::Registration { relay, outcome } => self.on_registration(relay, outcome),
                 Notice::Mapped { number, outcome } => {
                     self.mappings.ended(number);
                     self.pending.push_back(Input::Mapped { number, outcome });
@@ -378,6 +383,17 @@ impl Core {
         for ((link, retired), serials) in released {
             self.streams.released(link, retired, serials);
         }
+    }
+
+    /// Logs that this node can be reached through a relay, or no longer.
+    fn on_registration(&mut self, relay: String, outcome: Result<(), String>) {
+        self.log(match outcome {
+            Ok(()) => {
+                LogLine::new(Level::Info, Category::Net, "registered at the relay, through which others connect")
+                    .address(relay)
+            }
+            Err(why) => warning("not registered at the relay; trying again").address(relay).why(why),
+        });
     }
 
     fn connection_ready(&mut self, event: &Readiness) {
@@ -512,5 +528,6 @@ impl Core {
         self.workers.shut_down();
         self.mappings.shut_down();
         self.files.shut_down();
+        self.relays = Registrations::default();
     }
 }

@@ -7,19 +7,63 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 
+use gridloom_base::address::RelayPath;
 use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
 use crate::descriptors;
 
-/// A dial in progress.
+/// A way to connect to the node of a dial.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Candidate {
+    Direct(SocketAddr),
+    Relayed(RelayPath),
+}
+
+/// A dial in progress. Its candidates are tried one after another. If one does not answer soon, the next is tried beside
+/// it, and the first that answers is used (RFC 8305).
 pub(super) struct Dial {
     pub(super) address: String,
-    /// Addresses not tried yet.
-    pub(super) left: VecDeque<SocketAddr>,
+    /// The node that must answer, if the address names it.
+    pub(super) node: Option<NodeId>,
+    /// Candidates not tried yet.
+    pub(super) left: VecDeque<Candidate>,
+    /// Number of candidates that are being tried, and of threads that look for some.
+    pub(super) attempts: u32,
+    /// Time at which the next candidate is tried, even if no attempt has failed.
+    pub(super) next_at: Time,
+    /// Why the attempts have failed, each reason once.
+    pub(super) reasons: Vec<String>,
     pub(super) began: Time,
     pub(super) deadline: Time,
+}
+
+impl Dial {
+    /// Ends an attempt that has failed.
+    pub(super) fn attempt_failed(&mut self, why: String) {
+        self.attempts -= 1;
+        if !self.reasons.contains(&why) {
+            self.reasons.push(why);
+        }
+    }
+
+    /// Returns the next candidate.
+    pub(super) fn take_next(&mut self, next_at: Time) -> Option<Candidate> {
+        let candidate = self.left.pop_front()?;
+        self.next_at = next_at;
+        self.attempts += 1;
+        Some(candidate)
+    }
+
+    /// True if nothing is left to try.
+    pub(super) fn has_failed(&self) -> bool {
+        self.left.is_empty() && self.attempts == 0
+    }
+
+    fn next_candidate_at(&self) -> Time {
+        if self.left.is_empty() { Time::NEVER } else { self.next_at }
+    }
 }
 
 /// The dials of a node.
@@ -43,11 +87,9 @@ impl DialTable {
         self.in_progress.get_mut(&number)
     }
 
-    /// Stores the resolved addresses of a dial.
-    pub(super) fn resolved(&mut self, number: u64, addresses: Vec<SocketAddr>) {
-        if let Some(dial) = self.in_progress.get_mut(&number) {
-            dial.left = addresses.into();
-        }
+    /// True if the dial must lead to another node than this one.
+    pub(super) fn leads_elsewhere(&self, number: u64, node: NodeId) -> bool {
+        self.in_progress.get(&number).and_then(|dial| dial.node).is_some_and(|expected| expected != node)
     }
 
     /// Removes a dial, whether it succeeded or failed.
@@ -70,6 +112,12 @@ impl DialTable {
         self.in_progress.iter().filter(|(_, dial)| dial.deadline <= now).map(|(number, _)| *number).collect()
     }
 
+    /// Returns the dials whose next candidate is due.
+    pub(super) fn due(&self, now: Time) -> Vec<u64> {
+        let due = self.in_progress.iter().filter(|(_, dial)| dial.next_candidate_at() <= now);
+        due.map(|(number, _)| *number).collect()
+    }
+
     /// Takes the addresses of shadowed dials past their deadline.
     pub(super) fn take_late_shadowed(&mut self, now: Time) -> Vec<String> {
         self.take_shadowed_if(|_, deadline| deadline <= now)
@@ -89,7 +137,8 @@ impl DialTable {
 
     /// Returns all deadlines.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Time> {
-        self.in_progress.values().map(|dial| dial.deadline).chain(self.shadowed.values().copied())
+        let of_dials = self.in_progress.values().map(|dial| dial.deadline.min(dial.next_candidate_at()));
+        of_dials.chain(self.shadowed.values().copied())
     }
 }
 
@@ -115,11 +164,42 @@ pub(super) fn no_answer() -> String {
 mod tests {
     use super::*;
 
+    fn dial_of(ports: &[u16]) -> Dial {
+        let candidate = |port: &u16| Candidate::Direct(([127, 0, 0, 1], *port).into());
+        Dial {
+            address: "a:1".into(),
+            node: None,
+            left: ports.iter().map(candidate).collect(),
+            attempts: 0,
+            next_at: Time(0),
+            reasons: Vec::new(),
+            began: Time(0),
+            deadline: Time(9),
+        }
+    }
+
+    #[test]
+    fn a_dial_fails_when_all_its_candidates_have() {
+        let mut dials = DialTable::default();
+        let number = dials.begin(dial_of(&[1, 2]));
+        assert_eq!(dials.due(Time(0)), [number]);
+        let dial = dials.get_mut(number).unwrap();
+        assert!(dial.take_next(Time(3)).is_some());
+        assert_eq!((dials.due(Time(2)), dials.due(Time(3))), (vec![], vec![number]));
+        assert_eq!(dials.deadlines().min(), Some(Time(3)));
+        let dial = dials.get_mut(number).unwrap();
+        assert!(dial.take_next(Time(6)).is_some() && dial.take_next(Time(6)).is_none());
+        dial.attempt_failed("why".into());
+        assert!(!dial.has_failed());
+        dial.attempt_failed("why".into());
+        assert!(dial.has_failed() && dial.reasons == ["why"]);
+        assert_eq!((dials.due(Time(8)), dials.deadlines().min()), (vec![], Some(Time(9))));
+    }
+
     #[test]
     fn a_shadowed_dial_ends_with_its_peer_or_at_its_deadline() {
         let mut dials = DialTable::default();
-        let dial = Dial { address: "a:1".into(), left: VecDeque::new(), began: Time(0), deadline: Time(9) };
-        let number = dials.begin(dial);
+        let number = dials.begin(dial_of(&[]));
         assert_eq!((dials.late(Time(8)), dials.late(Time(9))), (vec![], vec![number]));
         assert!(dials.end(number).is_some() && dials.end(number).is_none());
         dials.shadow(NodeId(1), "a:1".into(), Time(9));

@@ -34,7 +34,8 @@ use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
 use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
 use crate::transport::outgoing::OutgoingLane;
-use crate::transport::sender::dial_bulk;
+use crate::transport::reach::Unreachable;
+use crate::transport::sender::{Destination, Paths, dial_bulk};
 use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;
 use crate::transport::tls::{CORRUPTED, TlsStream};
@@ -64,6 +65,7 @@ pub(super) struct Streams {
     /// Number of connections per stream that this node opens; derived from the round-trip time if `None`.
     stripes: Option<u8>,
     sites: Arc<EmulatedLinks>,
+    unreachable: Arc<Unreachable>,
     /// Sockets on which nodes of this host meet and pass memory to this node.
     sockets: Option<HostSockets>,
     listener: Option<(UnixListener, SocketFile)>,
@@ -81,7 +83,7 @@ impl Streams {
         inbox: Arc<Inbox>,
         store: Arc<Store>,
         (datum_bytes_max, stripes): (u64, Option<u8>),
-        sites: Arc<EmulatedLinks>,
+        (sites, unreachable): (Arc<EmulatedLinks>, Arc<Unreachable>),
     ) -> Streams {
         let (sockets, listener, handshakes, peers, news) = Default::default();
         Streams {
@@ -92,6 +94,7 @@ impl Streams {
             datum_bytes_max,
             stripes,
             sites,
+            unreachable,
             sockets,
             listener,
             handshakes,
@@ -221,7 +224,7 @@ impl Streams {
 
     fn outgoing(&mut self, to: NodeId, lane: Lane) -> Option<io::Result<&OutgoingLane>> {
         let peer = self.peers.get_mut(&to)?;
-        let (own, credentials, apart) = (&self.own, &self.credentials, &self.sites);
+        let (own, credentials, apart, unreachable) = (&self.own, &self.credentials, &self.sites, &self.unreachable);
         let (inbox, store, sockets, stripes) = (&self.inbox, &self.store, &self.sockets, self.stripes);
         let start = |lane| {
             let route = Route {
@@ -230,6 +233,7 @@ impl Streams {
                 pass: peer.pass.clone(),
                 peer: peer.hello.clone(),
                 sockets: sockets.clone(),
+                unreachable: unreachable.clone(),
                 stripes,
                 emulated_link: apart.link_to(&peer.hello.host),
                 wire_version: peer.wire_version,
@@ -277,6 +281,9 @@ impl Streams {
             Notice::RequestStream { link, stream } => self.aside_on(link, WorldMessage::OpenBulk { stream }),
             Notice::Released { .. }
             | Notice::Resolved { .. }
+            | Notice::Relayed { .. }
+            | Notice::RelayedPeer { .. }
+            | Notice::Registration { .. }
             | Notice::Speed { .. }
             | Notice::Mapped { .. }
             | Notice::RevocationsChanged
@@ -356,10 +363,12 @@ impl Streams {
     /// Dials a bulk connection that the peer asked for.
     fn open_bulk(&mut self, link: Link, address: String, pass: Pass, stream: u64) {
         let (inbox, credentials, mut own) = (self.inbox.clone(), self.credentials.clone(), self.own.clone());
+        let unreachable = self.unreachable.clone();
         (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
         let open = move || {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
-            inbox.post(match dial_bulk((link.peer, &address), &credentials, &pass, own, until, |_| 1) {
+            let to = Destination { peer: link.peer, address: &address, paths: Paths::All };
+            inbox.post(match dial_bulk(to, (&credentials, &unreachable), &pass, own, until, |_| 1) {
                 Ok((socket, _)) => Notice::Opened { link, stream, socket },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended },
             });

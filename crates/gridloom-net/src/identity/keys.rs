@@ -21,6 +21,7 @@ use gridloom_keys::{
     Membership, Memberships, Observer, Revocations, Role, UnixTime, chosen_grid,
 };
 
+use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 
 use super::tls_configs::grid_of;
@@ -330,7 +331,7 @@ impl IssuedKeys {
         let own = issue(role, name)?;
         let functions = match role {
             Role::Server => Some(issue(Role::Functions, name)?),
-            Role::Agent | Role::Client | Role::Functions | Role::Administrator => None,
+            Role::Agent | Role::Client | Role::Functions | Role::Administrator | Role::Relay => None,
         };
         Ok(IssuedKeys { own, functions, revocations })
     }
@@ -475,7 +476,20 @@ impl Credentials {
         if let Some(why) = self.why_missing() {
             return Err(why.into());
         }
-        self.memberships.peer(certificates, &Role::ALL, UnixTime::now()).map_err(|refusal| refusal.to_string())
+        self.memberships.peer(certificates, &Role::NODES, UnixTime::now()).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Verifies the certificate of a relay.
+    ///
+    /// # Errors
+    /// Why the relay is refused.
+    pub(crate) fn relay(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, String> {
+        self.memberships.peer(certificates, &[Role::Relay], UnixTime::now()).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Returns the configuration of TLS for a relay with these keys.
+    pub(crate) fn relay_config(&self) -> Arc<ServerConfig> {
+        Arc::new(TlsConfigs::of_relay(&self.memberships))
     }
 }
 

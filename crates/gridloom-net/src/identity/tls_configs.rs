@@ -5,33 +5,52 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gridloom_base::address::NodeAddress;
 use gridloom_keys::{Certificate, Memberships, Role};
 use rustls::{ClientConfig, ClientConnection, ServerConfig};
 
-/// Protocol inside of TLS (RFC 7301).
+/// Protocol inside of TLS between nodes (RFC 7301).
 const PROTOCOL: &[u8] = b"gridloom/1";
+/// Protocol between a node and a relay.
+const RELAY_PROTOCOL: &[u8] = b"gridloom-relay/1";
 
 /// The configurations of both ends.
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
+    /// For connections to relays.
+    pub(crate) relay: Arc<ClientConfig>,
 }
 
 impl TlsConfigs {
     /// Returns the configurations of a member. Without a membership, every handshake fails.
     pub(crate) fn new(memberships: &Memberships) -> TlsConfigs {
         // The role that a peer has claimed is checked by the handshake inside.
-        let mut server = memberships.server_config(&[PROTOCOL], &Role::ALL);
+        let mut server = memberships.server_config(&[PROTOCOL], &Role::NODES);
         server.send_tls13_tickets = 1;
-        TlsConfigs { client: Arc::new(memberships.client_config(&[PROTOCOL], &Role::ALL)), server: Arc::new(server) }
+        TlsConfigs {
+            client: Arc::new(memberships.client_config(&[PROTOCOL], &Role::NODES)),
+            server: Arc::new(server),
+            relay: Arc::new(memberships.client_config(&[RELAY_PROTOCOL], &[Role::Relay])),
+        }
+    }
+
+    /// Returns the configuration of a relay. It issues no tickets: TLS ends before a client would read them.
+    pub(crate) fn of_relay(memberships: &Memberships) -> ServerConfig {
+        let mut server = memberships.server_config(&[RELAY_PROTOCOL], &Role::NODES);
+        server.send_tls13_tickets = 0;
+        server
     }
 }
 
 /// Returns the grid of the node at an address, if it answers in time and belongs to one of the grids.
 pub(super) fn grid_of(address: &str, memberships: &Memberships, until: Instant) -> Option<String> {
-    let config = TlsConfigs::new(memberships).client;
-    address.to_socket_addrs().ok()?.find_map(|address| {
+    let config = Arc::new(memberships.client_config(&[PROTOCOL, RELAY_PROTOCOL], &Role::ALL));
+    let address: NodeAddress = address.parse().ok()?;
+    let relays = address.relayed.iter().map(|path| &path.relay);
+    let places = address.direct.iter().chain(relays).filter_map(|place| place.to_socket_addrs().ok());
+    places.flatten().find_map(|address| {
         let mut stream = Limited { stream: TcpStream::connect_timeout(&address, left(until).ok()?).ok()?, until };
         let name = "which-grid.gridloom".try_into().expect("it is a name of the DNS");
         let mut connection = ClientConnection::new(config.clone(), name).ok()?;

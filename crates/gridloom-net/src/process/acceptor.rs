@@ -108,7 +108,7 @@ pub(super) fn dial_handshake(
 ) -> io::Result<NewConnection> {
     stream.set_nodelay(true)?;
     let (handshake, first) = Handshake::dial(credentials.clone(), own.clone())?;
-    let mut stream = TlsStream::dial(stream, &credentials.tls, address)?;
+    let mut stream = TlsStream::dial(stream, &credentials.tls, &address.into())?;
     stream.set_blocking();
     let (hello, _, _) = run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
     let rings = if is_here(&hello, own) { Rings::dial(&mut stream, count)? } else { None };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_timeout};
 
 /// A socket with a deadline. Dropping this restores the socket's previous timeouts.
-pub(super) struct DeadlineGuard<'a, S: AsFd> {
+pub(crate) struct DeadlineGuard<'a, S: AsFd> {
     stream: &'a mut S,
     deadline: Instant,
     before: [(Timeout, Option<Duration>); 2],

@@ -402,7 +402,7 @@ pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
     let user = match role {
         CertifiedRole::Client | CertifiedRole::Administrator => name.to_string(),
         // Not the same user as somebody with this name.
-        CertifiedRole::Agent | CertifiedRole::Server => format!("{role} {name}"),
+        CertifiedRole::Agent | CertifiedRole::Server | CertifiedRole::Relay => format!("{role} {name}"),
         CertifiedRole::Functions => format!("functions of {name}"),
     };
     Origin {
@@ -420,7 +420,7 @@ fn is_allowed(certified: CertifiedRole, role: Role) -> bool {
         Role::Agent => certified == CertifiedRole::Agent,
         Role::Server => certified == CertifiedRole::Server,
         // Users of the machine of an agent or server use the grid, too.
-        Role::Client => true,
+        Role::Client => certified != CertifiedRole::Relay,
     }
 }
 

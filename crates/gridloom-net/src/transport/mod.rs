@@ -21,7 +21,7 @@
 
 pub mod bulk;
 mod credentials;
-mod deadline;
+pub(crate) mod deadline;
 pub(crate) mod delayed;
 pub mod emulated_sites;
 pub mod handshake;
@@ -31,6 +31,7 @@ pub mod local;
 pub mod notice;
 pub mod outgoing;
 mod paced;
+pub mod reach;
 pub mod sender;
 pub mod shared;
 pub mod sink;

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
+use gridloom_base::address::RelayPath;
 use gridloom_base::{DatumId, Meta, NodeId};
 use gridloom_channel::WireVersion;
 use gridloom_map::{MapError, Plan};
@@ -71,6 +72,12 @@ pub struct LocalAdmission {
 pub enum Notice {
     /// The addresses of a resolved name.
     Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
+    /// A connection through a relay, or why there is none.
+    Relayed { dial: u64, path: RelayPath, outcome: io::Result<TcpStream> },
+    /// Another node has opened a connection to this one through a relay.
+    RelayedPeer { stream: TcpStream },
+    /// This node is registered at a relay, or why it is not.
+    Registration { relay: String, outcome: Result<(), String> },
     /// A node of this host wants to pass shared memory.
     LocalPeer {
         /// The first message of the node.

@@ -12,6 +12,7 @@ use std::sync::mpsc::Receiver as Channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_base::address::NodeAddress;
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::WireVersion;
@@ -22,14 +23,16 @@ use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass,
 use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
 use super::paced::Pacer;
+use super::reach::Unreachable;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
-use super::tls::TlsStream;
+use super::tls::{PeerName, TlsStream};
 use super::{Cargo, CargoHeader, Resume};
 use crate::filling::PartialFill;
 use crate::identity::Credentials;
 use crate::payload::Payload;
+use crate::relay;
 use crate::segment::Segment;
 use crate::store::Store;
 
@@ -39,6 +42,8 @@ const OPEN_ATTEMPTS: u32 = 4;
 /// Maximum time of all attempts together. Then the failure is reported to those who wait for the datum.
 const OPEN_MAX: Duration = Duration::from_secs(15);
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
+/// Maximum time of a direct dial to a node that has other addresses.
+const DIRECT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A datum or probe to send.
 pub(super) struct Job {
@@ -264,23 +269,39 @@ impl Thread {
                 Err(_) => {}
             }
         }
+        self.open_tcp((number, stripes), until)
+    }
+
+    /// Opens a stream over TCP: directly, whichever side can dial the other, and otherwise through a relay.
+    fn open_tcp(&self, (number, stripes): (u64, Option<u8>), until: Instant) -> io::Result<Stream> {
+        let parsed = |address: &str| address.parse::<NodeAddress>().unwrap_or_default();
+        let (own, peer) = (parsed(&self.route.own.address), parsed(&self.route.peer.address));
         let mut failed = io::Error::other("neither side can dial the other");
-        if !self.route.peer.address.is_empty() {
-            match self.dial(number, stripes, until) {
+        if !peer.direct.is_empty() {
+            match self.dial(number, stripes, Paths::Direct, until) {
                 Ok(stripes) => return Ok(Stream::Tcp(stripes)),
                 Err(error) => failed = error,
             }
         }
-        if self.route.own.address.is_empty() {
-            return Err(failed);
+        // The peer uses a relay only if it cannot dial this node.
+        let asks_first = !own.direct.is_empty() || peer.relayed.is_empty();
+        if asks_first && !self.route.own.address.is_empty() {
+            match self.request_stream(number, until) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
         }
-        self.request_stream(number, until)
+        if !peer.relayed.is_empty() {
+            return self.dial(number, stripes, Paths::Relayed, until).map(Stream::Tcp);
+        }
+        Err(failed)
     }
 
     /// Dials the connections of a stream.
-    fn dial(&self, number: u64, stripes: Option<u8>, until: Instant) -> io::Result<Stripes> {
-        let Route { peer, credentials, pass, own, .. } = &self.route;
-        let to = (peer.node, &*peer.address);
+    fn dial(&self, number: u64, stripes: Option<u8>, paths: Paths, until: Instant) -> io::Result<Stripes> {
+        let Route { peer, credentials, pass, own, unreachable, .. } = &self.route;
+        let to = Destination { peer: peer.node, address: &peer.address, paths };
+        let credentials = (credentials, &**unreachable);
         let mut own = own.clone();
         (own.purpose, own.stream) = (Purpose::BulkSend, number);
         let (first, of) =
@@ -338,44 +359,86 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::Error::new(ErrorKind::TimedOut, "the time limit was exceeded")) } else { Ok(left) }
 }
 
+/// The paths on which a bulk connection may be dialled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Paths {
+    Direct,
+    Relayed,
+    /// Directly, and through a relay if that fails.
+    All,
+}
+
+/// The peer of a bulk connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination<'a> {
+    pub peer: NodeId,
+    pub address: &'a str,
+    pub paths: Paths,
+}
+
 /// Dials a bulk connection, for either direction of the data, until the deadline. `of` returns the number of
 /// connections of the stream. Each of them starts with a different address of those that the peer's name resolves to.
 ///
 /// # Errors
 /// If the peer does not reply, or refuses.
 pub fn dial_bulk(
-    (peer, address): (NodeId, &str),
-    credentials: &Credentials,
+    to: Destination<'_>,
+    (credentials, unreachable): (&Credentials, &Unreachable),
     pass: &Pass,
     mut own: Hello,
     until: Instant,
     of: impl Fn(&TcpStream) -> u8,
 ) -> io::Result<(TlsStream<TcpStream>, u8)> {
     own.pass = Some(pass.of(own.node, own.purpose, own.stream));
+    let NodeAddress { direct, relayed } = to.address.parse().map_err(io::Error::other)?;
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    let mut addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-    let first = usize::from(own.stripe.number) % addresses.len().max(1);
-    addresses.rotate_left(first);
-    for address in addresses {
-        let limit = Duration::from_nanos(DIAL_NS_MAX).min(left(until)?);
-        let stream = match TcpStream::connect_timeout(&address, limit) {
-            Ok(stream) => stream,
-            Err(error) => {
-                failed = error;
-                continue;
-            }
-        };
-        prepare_blocking(&stream)?;
-        own.stripe.of = of(&stream);
+    let greet = |socket: TcpStream, name: &PeerName| {
+        let mut own = own.clone();
+        prepare_blocking(&socket)?;
+        own.stripe.of = of(&socket);
         let of = own.stripe.of;
         let (handshake, first) = Handshake::dial(credentials.clone(), own)?;
-        let mut stream = TlsStream::dial(stream, &credentials.tls, address)?;
+        let mut stream = TlsStream::dial(socket, &credentials.tls, name)?;
         stream.set_blocking();
         let (hello, _, _) = run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
-        if hello.node != peer {
-            return Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name)));
+        match hello.node == to.peer {
+            true => Ok((stream, of)),
+            false => Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name))),
         }
-        return Ok((stream, of));
+    };
+    if to.paths != Paths::Relayed {
+        let (mut addresses, mut unresolved) = (Vec::<SocketAddr>::new(), None);
+        for name in &direct {
+            match name.to_socket_addrs() {
+                Ok(found) => addresses.extend(found),
+                Err(error) => unresolved = Some(error),
+            }
+        }
+        if let Some(error) = unresolved.filter(|_| addresses.is_empty()) {
+            failed = error;
+        }
+        let first = usize::from(own.stripe.number) % addresses.len().max(1);
+        addresses.rotate_left(first);
+        let has_others = !relayed.is_empty() || direct.len() > 1;
+        for address in addresses.into_iter().filter(|address| relayed.is_empty() || !unreachable.has(address)) {
+            let limit = if has_others { DIRECT_LIMIT } else { Duration::from_nanos(DIAL_NS_MAX) };
+            let dialled = TcpStream::connect_timeout(&address, limit.min(left(until)?));
+            if dialled.is_err() {
+                unreachable.add(address);
+            }
+            match dialled.and_then(|socket| greet(socket, &address.into())) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
+        }
+    }
+    if to.paths != Paths::Direct {
+        for path in &relayed {
+            match relay::dial::connect(path, credentials, left(until)?).and_then(|socket| greet(socket, &path.into())) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = error,
+            }
+        }
     }
     Err(failed)
 }

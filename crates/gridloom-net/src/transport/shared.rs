@@ -16,6 +16,7 @@ use super::emulated_sites::EmulatedLink;
 use super::handshake::{Hello, Pass};
 use super::host::HostSockets;
 use super::notice::{Inbox, Link};
+use super::reach::Unreachable;
 use super::tls::TlsStream;
 use crate::identity::Credentials;
 use crate::segment::Segment;
@@ -38,6 +39,7 @@ pub struct Route {
     pub peer: Hello,
     /// Sockets on which nodes of this host meet.
     pub sockets: Option<HostSockets>,
+    pub unreachable: Arc<Unreachable>,
     /// Number of connections of a stream; derived from the round-trip time if `None`.
     pub stripes: Option<u8>,
     /// Emulated link, if the peer is in another site.

@@ -6,7 +6,7 @@
 //! check that the other belongs to the same user. The handshake is the same on both kinds.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::os::fd::AsFd;
 
 use mio::event::Source;
@@ -86,6 +86,15 @@ impl Stream {
     /// If a system call fails.
     pub fn connect(address: SocketAddr) -> io::Result<Stream> {
         Stream::tcp(TcpStream::connect(address)?)
+    }
+
+    /// Takes a connected socket.
+    ///
+    /// # Errors
+    /// If a system call fails.
+    pub fn from_std(stream: net::TcpStream) -> io::Result<Stream> {
+        stream.set_nonblocking(true)?;
+        Stream::tcp(TcpStream::from_std(stream))
     }
 
     /// Connects over the unix socket of this address.

@@ -14,14 +14,18 @@
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::REFUSAL_CHARS_MAX;
 use super::deadline::DeadlineGuard;
+use gridloom_base::address::{RelayPath, RelayTarget};
 use gridloom_base::dial::NO_DESCRIPTORS;
 use gridloom_keys::refusal_in_words;
 use rustls::client::UnbufferedClientConnection;
+use rustls::{ClientConfig, ServerConfig};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
@@ -82,6 +86,30 @@ pub(crate) fn is_violation(error: &io::Error) -> bool {
 pub(crate) fn is_certificate_refusal(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
     matches!(inner, Some(TlsError::Certificate(_)))
+}
+
+/// What a dialler calls its peer: connections with equal names resume one another's sessions.
+#[derive(Clone, Debug)]
+pub struct PeerName(String);
+
+impl From<SocketAddr> for PeerName {
+    fn from(address: SocketAddr) -> PeerName {
+        let ip = address.ip().to_string().replace(['.', ':'], "-");
+        PeerName(format!("a{ip}-{}.gridloom", address.port()))
+    }
+}
+
+impl From<&RelayPath> for PeerName {
+    fn from(path: &RelayPath) -> PeerName {
+        PeerName(match &path.target {
+            RelayTarget::Node { node, .. } => format!("{node}.gridloom"),
+            // Relays may belong to different grids.
+            RelayTarget::Agent => {
+                let hash = blake3::hash(path.relay.as_bytes()).to_hex();
+                format!("agent-{}.gridloom", &hash[..16])
+            }
+        })
+    }
 }
 
 /// A socket, with TLS or without.
@@ -554,14 +582,17 @@ impl<S> TlsStream<S> {
         TlsStream { stream, session: None }
     }
 
-    /// Returns the dialler's end. `address` selects the session that is resumed, if there is one.
+    /// Returns the dialler's end of a connection to a node.
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub fn dial(stream: S, configs: &TlsConfigs, address: std::net::SocketAddr) -> io::Result<TlsStream<S>> {
-        let ip = address.ip().to_string().replace(['.', ':'], "-");
-        let name = ServerName::try_from(format!("a{ip}-{}.gridloom", address.port())).map_err(io::Error::other)?;
-        let connection = UnbufferedClientConnection::new(configs.client.clone(), name).map_err(io::Error::other)?;
+    pub fn dial(stream: S, configs: &TlsConfigs, peer: &PeerName) -> io::Result<TlsStream<S>> {
+        TlsStream::dial_with(stream, configs.client.clone(), peer)
+    }
+
+    pub(crate) fn dial_with(stream: S, config: Arc<ClientConfig>, peer: &PeerName) -> io::Result<TlsStream<S>> {
+        let name = ServerName::try_from(peer.0.clone()).map_err(io::Error::other)?;
+        let connection = UnbufferedClientConnection::new(config, name).map_err(io::Error::other)?;
         Ok(TlsStream { stream, session: Some(Session::new(Connection::Dialler(connection))) })
     }
 
@@ -570,7 +601,11 @@ impl<S> TlsStream<S> {
     /// # Errors
     /// If the system has no random bytes.
     pub fn accept(stream: S, configs: &TlsConfigs) -> io::Result<TlsStream<S>> {
-        let connection = UnbufferedServerConnection::new(configs.server.clone()).map_err(io::Error::other)?;
+        TlsStream::accept_with(stream, configs.server.clone())
+    }
+
+    pub(crate) fn accept_with(stream: S, config: Arc<ServerConfig>) -> io::Result<TlsStream<S>> {
+        let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
         Ok(TlsStream { stream, session: Some(Session::new(Connection::Acceptor(connection))) })
     }
 
@@ -613,6 +648,19 @@ impl<S> TlsStream<S> {
         self.stream
     }
 
+    /// Ends TLS and returns the socket, on which bytes follow that are not part of this session.
+    ///
+    /// # Errors
+    /// If bytes of the session still wait for the socket, or bytes after its last message were read.
+    pub fn into_plain(self) -> io::Result<S> {
+        match &self.session {
+            Some(session) if session.waiting.len() + session.plain.len() + session.received.len() > 0 => {
+                Err(io::Error::new(ErrorKind::InvalidData, "the peer has sent more than was expected"))
+            }
+            _ => Ok(self.stream),
+        }
+    }
+
     /// Replaces the socket by another form of it.
     pub fn map<T>(self, form: impl FnOnce(S) -> T) -> TlsStream<T> {
         TlsStream { stream: form(self.stream), session: self.session }
@@ -653,7 +701,7 @@ impl<S: Read + Write + AsFd> TlsStream<S> {
     ///
     /// # Errors
     /// If the exchange fails, or takes longer.
-    pub(super) fn within<T>(
+    pub(crate) fn within<T>(
         &mut self,
         limit: Duration,
         exchange: impl FnOnce(&mut TlsStream<DeadlineGuard<'_, S>>) -> io::Result<T>,

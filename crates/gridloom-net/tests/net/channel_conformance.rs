@@ -129,8 +129,8 @@ fn tls_of(
     let keys = IssuedKeys::by_authority(&authority, Role::Client, "test").unwrap().keys().unwrap();
     let credentials = Credentials::new(keys).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
-    let address = "127.0.0.1:1".parse().unwrap();
-    let mut dialler = set(TlsStream::dial(here, &credentials.tls, address).unwrap());
+    let address: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
+    let mut dialler = set(TlsStream::dial(here, &credentials.tls, &address.into()).unwrap());
     let mut acceptor = set(TlsStream::accept(there, &credentials.tls).unwrap());
     [&mut dialler, &mut acceptor].into_iter().for_each(TlsStream::set_blocking);
     thread::scope(|scope| {

@@ -5,6 +5,7 @@ mod channel_conformance;
 #[path = "../common/mod.rs"]
 mod common;
 mod process_conformance;
+mod through_relays;
 mod transport_bulk;
 mod transport_contract;
 mod transport_forwarding;

@@ -232,8 +232,8 @@ pub fn hello(purpose: Purpose, stream: u64) -> Hello {
 pub type RawStream = TlsStream<TcpStream>;
 
 pub fn connect(node: &TestNode) -> RawStream {
-    let address = node.node.address().parse().unwrap();
-    let mut stream = TlsStream::dial(connect_tcp(node), &raw_credentials().tls, address).unwrap();
+    let address: SocketAddr = node.node.address().parse().unwrap();
+    let mut stream = TlsStream::dial(connect_tcp(node), &raw_credentials().tls, &address.into()).unwrap();
     stream.set_blocking();
     stream
 }

@@ -1,66 +1,158 @@
-//! Dials: names are resolved on threads, and the resolved addresses are tried one after another.
+//! Dials: names are resolved on threads, and the ways to the node are tried until one of them leads to it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
 use std::{io, thread};
 
+use gridloom_base::address::{NodeAddress, RelayPath};
 use gridloom_base::dial::UNRESOLVED;
 use gridloom_base::limits::DIAL_NS_MAX;
+use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_core::node::Input;
 
 use super::{ConnectionUpdate, Connections};
 use crate::driver::contact::Stage;
-use crate::driver::dials::{Dial, cannot_connect};
+use crate::driver::dials::{Candidate, Dial, cannot_connect};
 use crate::log::warning;
+use crate::relay;
 use crate::threads::STACK_BYTES;
 use crate::transport::delayed::DelayedStream;
-use crate::transport::handshake::Handshake;
+use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake};
 use crate::transport::notice::Notice;
 use crate::transport::stream::Stream;
 use crate::transport::tls::TlsStream;
 
+/// Time for which a candidate is tried alone.
+const HEAD_START_NS: u64 = 300 * MILLISECOND_NS;
+
 impl Connections {
     pub(in crate::driver) fn dial(&mut self, address: String, now: Time) {
+        self.now = now;
         let deadline = now + DIAL_NS_MAX;
         self.check_at = self.check_at.min(deadline);
-        let numeric = address.parse::<SocketAddr>().ok();
-        let left = numeric.into_iter().collect();
-        let number = self.dials.begin(Dial { address: address.clone(), left, began: now, deadline });
-        if numeric.is_some() {
-            return self.dial_next(number, String::new());
-        }
-        let inbox = self.inbox.clone();
-        let resolve = move || {
-            let addresses = address.to_socket_addrs().map(Iterator::collect);
-            inbox.post(Notice::Resolved { dial: number, addresses });
+        let (parsed, error) = match address.parse::<NodeAddress>() {
+            Ok(parsed) => (parsed, None),
+            Err(error) => (NodeAddress::default(), Some(format!("{UNRESOLVED} ({error})"))),
         };
+        let node = parsed.node();
+        let NodeAddress { direct, relayed } = parsed;
+        let numeric: Option<Vec<SocketAddr>> = direct.iter().map(|place| place.parse().ok()).collect();
+        let number = self.dials.begin(Dial {
+            address,
+            node,
+            left: relayed.into_iter().map(Candidate::Relayed).collect(),
+            // The search for direct addresses.
+            attempts: 1,
+            next_at: now + HEAD_START_NS,
+            reasons: Vec::new(),
+            began: now,
+            deadline,
+        });
+        if let Some(error) = error {
+            return self.attempt_failed(number, error);
+        }
+        if let Some(addresses) = numeric {
+            return self.resolved(number, Ok(addresses));
+        }
+        self.check_at = self.check_at.min(now + HEAD_START_NS);
+        let inbox = self.inbox.clone();
+        let resolve = move || inbox.post(Notice::Resolved { dial: number, addresses: resolve(&direct) });
         // The C library's resolver needs more stack than a thread that only moves bytes.
         let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
-            self.dial_failed(number, error.to_string());
+            self.attempt_failed(number, error.to_string());
         }
     }
 
-    pub(in crate::driver) fn resolved(&mut self, dial: u64, addresses: io::Result<Vec<SocketAddr>>) {
-        match addresses {
-            Err(error) => self.dial_failed(dial, format!("{UNRESOLVED} ({error})")),
-            Ok(addresses) => {
-                self.dials.resolved(dial, addresses);
-                self.dial_next(dial, format!("{UNRESOLVED} (it has no address)"));
+    /// Handles the direct addresses of a dial. Those that did not answer lately are tried last.
+    pub(in crate::driver) fn resolved(&mut self, number: u64, addresses: io::Result<Vec<SocketAddr>>) {
+        let Some(dial) = self.dials.get_mut(number) else { return };
+        let addresses = match addresses {
+            Err(error) => return self.attempt_failed(number, format!("{UNRESOLVED} ({error})")),
+            Ok(addresses) if addresses.is_empty() && dial.left.is_empty() => {
+                return self.attempt_failed(number, format!("{UNRESOLVED} (it has no address)"));
             }
+            Ok(addresses) => addresses,
+        };
+        dial.attempts -= 1;
+        let has_relays = !dial.left.is_empty();
+        let (last, first): (Vec<_>, Vec<_>) =
+            addresses.into_iter().partition(|address| has_relays && self.unreachable.has(address));
+        first.into_iter().rev().for_each(|address| dial.left.push_front(Candidate::Direct(address)));
+        dial.left.extend(last.into_iter().map(Candidate::Direct));
+        self.try_next(number);
+    }
+
+    /// Handles the outcome of a connection through a relay.
+    pub(in crate::driver) fn relayed(&mut self, number: u64, path: &RelayPath, outcome: io::Result<TcpStream>) {
+        let connected = outcome.and_then(|stream| {
+            // Another candidate may have led to the node meanwhile.
+            if self.dials.get_mut(number).is_none() {
+                return Ok(());
+            }
+            let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
+            let stream = DelayedStream::new(Stream::from_std(stream)?);
+            let stream = TlsStream::dial(stream, &self.credentials.tls, &path.into())?;
+            let (token, deadline) = (self.next_token, self.now + HANDSHAKE_NS_MAX);
+            self.add(stream, Stage::Handshaking, handshake, Some(number), deadline)?.queue_handshake_frame(&first);
+            self.open.dirty.insert(token);
+            Ok(())
+        });
+        if let Err(error) = connected {
+            self.attempt_failed(number, error.to_string());
         }
     }
 
-    /// Tries the dial's next address; `why` is the error of the previous one.
-    pub(super) fn dial_next(&mut self, number: u64, mut why: String) {
+    /// Tries the next candidates of dials whose present ones take long.
+    pub(super) fn try_due(&mut self, now: Time) {
+        for number in self.dials.due(now) {
+            self.try_next(number);
+        }
+    }
+
+    /// Ends an attempt that has failed, and tries the next candidate.
+    pub(super) fn attempt_failed(&mut self, number: u64, why: String) {
+        let Some(dial) = self.dials.get_mut(number) else { return };
+        dial.attempt_failed(why);
+        self.try_next(number);
+    }
+
+    /// Tries the next candidate, if there is one.
+    fn try_next(&mut self, number: u64) {
+        let next_at = self.now + HEAD_START_NS;
         while let Some(dial) = self.dials.get_mut(number) {
+            if dial.has_failed() {
+                let why = dial.reasons.join("; ");
+                return self.dial_failed(number, why);
+            }
             let deadline = dial.deadline;
-            let Some(address) = dial.left.pop_front() else { return self.dial_failed(number, why) };
-            match self.connect(address, number, deadline) {
+            let Some(candidate) = dial.take_next(next_at) else { return };
+            let begun = match candidate {
+                Candidate::Direct(address) => self.connect(address, number, deadline),
+                Candidate::Relayed(path) => self.connect_through_relay(path, number, deadline),
+            };
+            self.check_at = self.check_at.min(next_at);
+            match begun {
                 Ok(()) => return,
-                Err(error) => why = cannot_connect(&error),
+                Err(error) => {
+                    if let Some(dial) = self.dials.get_mut(number) {
+                        dial.attempt_failed(cannot_connect(&error));
+                    }
+                }
             }
         }
+    }
+
+    fn connect_through_relay(&self, path: RelayPath, number: u64, deadline: Time) -> io::Result<()> {
+        let (inbox, credentials) = (self.inbox.clone(), self.credentials.clone());
+        let limit = Duration::from_nanos(deadline.since(self.now).max(MILLISECOND_NS));
+        let connect = move || {
+            let outcome = relay::dial::connect(&path, &credentials, limit);
+            inbox.post(Notice::Relayed { dial: number, path, outcome });
+        };
+        let thread = thread::Builder::new().name("to relay".into()).stack_size(STACK_BYTES * 4);
+        self.inbox.threads.spawn(thread, connect)
     }
 
     fn connect(&mut self, address: SocketAddr, dial: u64, deadline: Time) -> io::Result<()> {
@@ -80,9 +172,11 @@ impl Connections {
         };
         let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
         let is_near = matches!(stream, Stream::Unix(_));
-        let stream = TlsStream::dial(DelayedStream::new(stream), &self.credentials.tls, address)?;
+        let stream = TlsStream::dial(DelayedStream::new(stream), &self.credentials.tls, &address.into())?;
         let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
-        self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?.queue_handshake_frame(&first);
+        let contact = self.add(stream, Stage::Connecting, handshake, Some(dial), deadline)?;
+        contact.dialled = Some(address);
+        contact.queue_handshake_frame(&first);
         Ok(())
     }
 
@@ -96,9 +190,38 @@ impl Connections {
         }
     }
 
+    /// Closes the other attempts of a dial that has led to its node.
+    pub(super) fn end_other_attempts(&mut self, number: u64, token: usize) {
+        let is_other = |(other, contact): &(&usize, &super::Connection)| {
+            **other != token && contact.dial == Some(number) && !matches!(contact.stage, Stage::Up(_))
+        };
+        let others: Vec<usize> = self.connections.iter().filter(is_other).map(|(other, _)| *other).collect();
+        for other in others {
+            if let Some(address) = self.forget(other).and_then(|contact| contact.dialled) {
+                // It was slower than a relay.
+                self.unreachable.add(address);
+            }
+        }
+    }
+
     /// Ends a dial whose node is already connected through another connection.
     pub(super) fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
         let why = format!("'{name}' answers there, and is connected already");
         self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, why, connected: Some(peer) }));
+    }
+}
+
+/// Returns the addresses of some names, HOST:PORT.
+fn resolve(names: &[String]) -> io::Result<Vec<SocketAddr>> {
+    let (mut addresses, mut failed) = (Vec::new(), None);
+    for name in names {
+        match name.to_socket_addrs() {
+            Ok(found) => addresses.extend(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if addresses.is_empty() => Err(error),
+        _ => Ok(addresses),
     }
 }

@@ -48,6 +48,12 @@ impl Connections {
                     dial.deadline = contact.deadline;
                 }
             }
+            Ok(Some((hello, _))) if contact.dial.is_some_and(|dial| self.dials.leads_elsewhere(dial, hello.node)) => {
+                let why = format!("'{}' answers there, but it is a different node", hello.name);
+                if let Some(dial) = self.forget(token).and_then(|contact| contact.dial) {
+                    self.attempt_failed(dial, why);
+                }
+            }
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
                 let session = handshake.take_session().expect("both hellos were there");
                 self.established(token, hello, session, verdict, now);
@@ -105,7 +111,7 @@ impl Connections {
             HandshakeError::Certificate(_) => error.to_string(),
             HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
         };
-        self.dial_failed(number, why);
+        self.attempt_failed(number, why);
     }
 
     fn established(&mut self, token: usize, mut hello: Hello, session: Session, verdict: Verdict, now: Time) {
@@ -114,7 +120,11 @@ impl Connections {
             return self.refused(token, Some(hello.role), &HandshakeError::Unacceptable(why), now);
         }
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
-        let dialled = contact.dial.and_then(|number| self.dials.end(number));
+        let (number, direct) = (contact.dial, contact.dialled);
+        let dialled = number.and_then(|number| self.dials.end(number));
+        direct.into_iter().for_each(|address| self.unreachable.remove(&address));
+        number.into_iter().for_each(|number| self.end_other_attempts(number, token));
+        let contact = self.connections.get_mut(&token).expect("only other attempts were closed");
         if verdict == Verdict::Duplicate {
             // Send the decider's final verdict; this node may be the decider.
             let _ = contact.channel.flush(&mut self.buffers);
