@@ -1,7 +1,7 @@
 //! Addresses of nodes: several direct ones, and paths through relays for nodes that others cannot dial.
 //!
 //! An address is text, `10.0.0.5:7711+vpn.lab:7711+relay.org:443/n3f21@lab7`: alternatives in order of preference,
-//! separated by `+`. An alternative without a slash is dialled directly. One with a slash names a relay and, behind the
+//! separated by `+`. An alternative without a slash is dialled directly. One with a slash names a relay and, after the
 //! slash, the node that is registered there.
 
 use std::fmt;
@@ -17,7 +17,7 @@ pub const SEPARATOR: char = '+';
 pub const ALTERNATIVES_MAX: usize = 8;
 /// Maximum length of an address.
 pub const ADDRESS_BYTES_MAX: usize = 1024;
-/// What a path through a relay has instead of a node, if it leads to the agent of the grid.
+/// Target of a path through a relay that leads to the agent of the grid.
 const AGENT: &str = "agent";
 
 /// The address of a node.
@@ -108,7 +108,9 @@ impl FromStr for RelayTarget {
         };
         parse().ok_or_else(|| {
             let text = EscapedLine(text);
-            InvalidAddress(format!("'{text}' behind the address of a relay is not a node; expected '{AGENT}' or nID@HOST"))
+            InvalidAddress(format!(
+                "'{text}' after the address of a relay is not a node; expected '{AGENT}' or nID@HOST"
+            ))
         })
     }
 }
@@ -184,7 +186,8 @@ mod tests {
         for wrong in ["", ":7", "a:0", "a:70000", "a:1+", "a:1++b:2", "relay:0/agent", "a\n:x"] {
             assert!(error(wrong).contains("is not an address"), "{wrong}");
         }
-        for wrong in ["", "server", "n3f21", "3f21@lab", "nxyz@lab", "n1@", "n1@a/b", "n1@a@b", "n10000000000000000@a"] {
+        for wrong in ["", "server", "n3f21", "3f21@lab", "nxyz@lab", "n1@", "n1@a/b", "n1@a@b", "n10000000000000000@a"]
+        {
             let error = error(&format!("relay:443/{wrong}"));
             assert!(error.ends_with("is not a node; expected 'agent' or nID@HOST"), "{error}");
         }

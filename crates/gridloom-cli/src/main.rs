@@ -21,8 +21,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::map;
 use commands::{
     agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
-    heuristics, idl, keys, logs, manual, models, mpirun, platform, relay, rules, serve, servers, sim, simulate, testbed, top,
-    units, up, usage, worker,
+    heuristics, idl, keys, logs, manual, models, mpirun, platform, relay, rules, serve, servers, sim, simulate,
+    testbed, top, units, up, usage, worker,
 };
 use gridloom_base::escaped::escaped_json;
 

@@ -1,6 +1,6 @@
-//! A machine that watches an agent for a standby agent: whether it is there.
+//! A state machine with which a standby agent monitors whether the agent answers.
 //!
-//! It is a client of the agent. Only its log lines say what it has found, and the standby reacts to their texts.
+//! It is a client of the agent. It reports only by log lines, and the standby reacts to their texts.
 
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Machine, NodeId, Time};
@@ -90,7 +90,7 @@ impl Machine for AgentWatch {
                 }
             }
             Input::PeerUp { peer, .. } => {
-                out.push(self.line(Level::Error, "the node that answers there is no agent").into());
+                out.push(self.line(Level::Error, "the node at this address is not an agent").into());
                 out.push(Effect::Disconnect { peer });
             }
             Input::PeerLost { peer, why } => self.lost(now, peer, &why),
@@ -187,6 +187,6 @@ mod tests {
             address: "head:7711".into(),
             version: 1,
         };
-        assert_eq!(watch.give(other), ["the node that answers there is no agent"]);
+        assert_eq!(watch.give(other), ["the node at this address is not an agent"]);
     }
 }

@@ -64,7 +64,10 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Role, Invalid> {
         let unknown = || {
             let text: String = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
-            Invalid::new(format!("'{}' is not a role; use agent, server, client, administrator or relay", EscapedLine(&text)))
+            Invalid::new(format!(
+                "'{}' is not a role; use agent, server, client, administrator or relay",
+                EscapedLine(&text)
+            ))
         };
         Role::ALL.into_iter().find(|role| role.name() == text).ok_or_else(unknown)
     }

@@ -75,7 +75,7 @@ pub struct NetConfig {
     pub listen: Option<SocketAddr>,
     /// Address under which others dial the node, if it differs from the listening address.
     pub advertise: Option<String>,
-    /// Relays, HOST:PORT, through which nodes connect that cannot dial this one.
+    /// Relays, HOST:PORT, through which nodes that cannot dial this one connect to it.
     pub relays: Vec<String>,
     /// Keys that admit the node to its grid.
     pub keys: Keys,

@@ -76,7 +76,7 @@ def forward(is_on):
 
 
 def refuse_dials(host):
-    """A firewall in front of a host that admits no connection from another host: packets that begin one are dropped."""
+    """Install a firewall in front of a host: it drops the first packet of every connection from another host."""
     device = f"to-{host}"
     begins = ["match", "ip", "protocol", "6", "0xff", "match", "u8", "0x02", "0x12", "at", "33"]  # SYN without ACK.
     from_hosts = ["match", "ip", "src", "10.0.0.0/8"]

@@ -37,7 +37,8 @@ pub struct Grid(Session);
 
 /// Opens sessions.
 impl Grid {
-    /// Connects to the agent at `address` (`host:port`).
+    /// Connects to the agent at `address` (`host:port`). Several addresses, separated by `+`, are tried in order: those of the
+    /// agent in several networks, or those of the agent and its standby.
     ///
     /// # Errors
     /// If it cannot be reached, refuses, or does not answer.

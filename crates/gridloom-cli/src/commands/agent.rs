@@ -16,8 +16,8 @@ use serde_json::json;
 
 use super::rules::RulesFile;
 use super::{
-    AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_agent, parse_listen, print_json, print_line,
-    stop_on_signals,
+    AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_agent, parse_listen, print_json,
+    print_line, stop_on_signals,
 };
 use crate::model_store::state_folder;
 use crate::records::Records;

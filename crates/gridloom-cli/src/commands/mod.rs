@@ -75,7 +75,7 @@ pub const AGENT_ADDRESS: &str = "127.0.0.1:7711";
 /// The agent's address, for servers that register with it.
 #[derive(clap::Args, Clone, Debug)]
 pub struct AgentOption {
-    /// Address of the agent
+    /// Address of the agent; several, such as those of the agent and its standby, are separated by '+'
     #[arg(long, env = AGENT_VARIABLE, hide_env_values = true, default_value = AGENT_ADDRESS, value_name = "HOST:PORT",
           value_parser = parse_agent)]
     pub agent: String,

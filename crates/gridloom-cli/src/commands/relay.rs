@@ -13,12 +13,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{ListenOptions, hide_memory, parse_listen, print_json, print_line};
 
-/// Interval between two lines of the log about what the relay does.
+/// Interval between status lines in the log.
 const STATUS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Run a relay: it connects nodes that cannot dial each other, because of firewalls or address translation (NAT).
 ///
-/// Agents and servers that only dial out register with --relay, and their address then leads through the relay.
+/// Agents and servers that cannot accept connections register with --relay. Other nodes then reach them through the relay.
 /// Connections through a relay are encrypted from end to end: the relay sees neither calls nor data. It needs keys of the grid
 /// for the role 'relay', and one port that all machines can reach.
 #[derive(clap::Args)]
@@ -79,7 +79,7 @@ fn stop_on_signals(relay: RelayHandle, until_stdin_closes: bool) -> Result<()> {
     Ok(())
 }
 
-/// Logs what the relay does, from time to time, if it has changed.
+/// Logs the status of the relay every [`STATUS_INTERVAL`], if it has changed.
 fn log_status(relay: RelayHandle) {
     std::thread::spawn(move || {
         let mut before = relay.status();

@@ -127,7 +127,10 @@ fn errors_name_the_value_and_the_remedy() {
         (&["init", ".."][..], "begins with a dot"),
         (&["init", "lab", "--name", "a\x1b[2J"][..], "the control character '\\u{1b}' is not allowed"),
         (&["init", "lab", "--name", "a\u{202e}b"][..], "is not allowed"),
-        (&["request", "lab", "--role", "root"][..], "'root' is not a role; use agent, server, client, administrator or relay"),
+        (
+            &["request", "lab", "--role", "root"][..],
+            "'root' is not a role; use agent, server, client, administrator or relay",
+        ),
         (&["request", "lab", "--name", "a\nb"][..], "the control character '\\n' is not allowed"),
         (&["request", "lab", "--functions", "linalg"][..], "such as 'linalg/*'"),
         (&["request", "lab", "--functions", "a/b/c"][..], "'/' is not allowed"),

@@ -40,10 +40,13 @@ fn mistakes_are_named() {
     let wrong = error(&["agent", "--relay", "lab"]);
     assert!(wrong.contains("'lab' is not an address; expected HOST:PORT"), "{wrong}");
     let wrong = error(&["functions", "--agent", "relay.lab.org:443/node"]);
-    assert!(wrong.contains("'node' behind the address of a relay is not a node; expected 'agent' or nID@HOST"), "{wrong}");
+    assert!(
+        wrong.contains("'node' after the address of a relay is not a node; expected 'agent' or nID@HOST"),
+        "{wrong}"
+    );
     let (_relay, address) = relay();
     let wrong = error(&["functions", "--agent", &format!("{address}/agent")]);
-    assert!(wrong.contains(&format!("relay {address}: the node is not registered at the relay")), "{wrong}");
+    assert!(wrong.contains(&format!("relay {address}: the node is not registered with the relay")), "{wrong}");
     // A relay has a role of its own.
     let wrong = error(&["functions", "--agent", &address]);
     assert!(wrong.contains(&address), "{wrong}");

@@ -3,7 +3,9 @@
 use std::process::Command;
 
 use crate::support::bounds::until;
-use crate::support::{Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, serve_command, succeeds};
+use crate::support::{
+    Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, serve_command, succeeds,
+};
 
 /// An agent, its standby, and two servers that know both.
 struct Pair {

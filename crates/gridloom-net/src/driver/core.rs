@@ -65,7 +65,7 @@ pub(crate) struct Core {
     pub(super) durable: Writer,
     /// Files in the storage that servers share.
     pub(super) files: Files,
-    /// Registrations at relays.
+    /// Registrations with relays.
     pub(super) relays: Registrations,
     pub(super) timers: Timers,
     pub(super) pending: VecDeque<Input>,
@@ -389,10 +389,10 @@ impl Core {
     fn on_registration(&mut self, relay: String, outcome: Result<(), String>) {
         self.log(match outcome {
             Ok(()) => {
-                LogLine::new(Level::Info, Category::Net, "registered at the relay, through which others connect")
+                LogLine::new(Level::Info, Category::Net, "registered with the relay, through which others connect")
                     .address(relay)
             }
-            Err(why) => warning("not registered at the relay; trying again").address(relay).why(why),
+            Err(why) => warning("not registered with the relay; trying again").address(relay).why(why),
         });
     }
 

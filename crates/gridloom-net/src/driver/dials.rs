@@ -29,7 +29,7 @@ pub(super) struct Dial {
     pub(super) node: Option<NodeId>,
     /// Candidates not tried yet.
     pub(super) left: VecDeque<Candidate>,
-    /// Number of candidates that are being tried, and of threads that look for some.
+    /// Number of attempts in progress. A name resolution counts as one.
     pub(super) attempts: u32,
     /// Time at which the next candidate is tried, even if no attempt has failed.
     pub(super) next_at: Time,

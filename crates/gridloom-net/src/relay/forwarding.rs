@@ -75,7 +75,7 @@ impl Forwarded {
         Forwarded { sockets, directions: Default::default(), bytes: 0 }
     }
 
-    /// Forwards what is there, as far as the sockets accept it.
+    /// Forwards the available bytes in both directions, as far as the sockets accept them.
     ///
     /// # Errors
     /// If one of the connections fails: both must be closed.
@@ -202,7 +202,10 @@ mod tests {
         drop(b);
         while forwarded.forward(&mut pipes).unwrap() != Progress::Ended {}
         assert_eq!(forwarded.bytes, 8);
-        assert!(forwarded.directions.iter().all(|direction| direction.pipe.is_none()), "a direction that ends keeps a pipe");
+        assert!(
+            forwarded.directions.iter().all(|direction| direction.pipe.is_none()),
+            "a direction that ends keeps a pipe"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Nodes that are registered at a relay.
+//! Nodes that are registered with a relay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -34,15 +34,7 @@ impl Member {
         certificate: Certificate,
         now: Instant,
     ) -> Member {
-        Member {
-            stream,
-            node,
-            is_agent,
-            certificate,
-            received: Vec::new(),
-            waiting: VecDeque::new(),
-            last_sign: now,
-        }
+        Member { stream, node, is_agent, certificate, received: Vec::new(), waiting: VecDeque::new(), last_sign: now }
     }
 
     pub(super) fn socket_mut(&mut self) -> &mut TcpStream {

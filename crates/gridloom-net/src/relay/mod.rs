@@ -12,7 +12,7 @@
 //! Dialler, node and relay show certificates of one grid. After the last message in the diagram, TLS with the relay ends
 //! on both connections ([`TlsStream::into_plain`](crate::transport::tls::TlsStream::into_plain)), and the relay copies
 //! bytes in both directions ([`forwarding`]). The two nodes then run their own handshake of TLS through it, as over a
-//! direct connection. The relay sees ciphertext, its amount, and whom it serves.
+//! direct connection. The relay sees only ciphertext, the number of bytes, and which nodes communicate.
 //!
 //! **Bounds:** [`MEMBERS_MAX`], [`CONNECTIONS_MAX`], [`HANDSHAKES_MAX`]; a connection holds no memory of the relay except
 //! what a pipe of the kernel buffers.
@@ -26,15 +26,15 @@ pub mod server;
 
 use std::time::Duration;
 
-/// Maximum number of nodes that are registered at a relay.
+/// Maximum number of nodes that are registered with a relay.
 pub const MEMBERS_MAX: usize = 4096;
 /// Maximum number of connections that a relay forwards or sets up.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Maximum number of connections of a relay in the handshake at a time, each with a thread. Further ones wait.
+/// Maximum number of connections of a relay in the handshake at a time, each with a thread. A new one replaces the oldest.
 pub const HANDSHAKES_MAX: usize = 256;
 /// Time within which a dialler and the node complete what is needed to connect them.
 pub const SET_UP_TIME: Duration = Duration::from_secs(5);
-/// Time between two signs of life of a registered node.
+/// Interval between the pings of a registered node.
 const PING_INTERVAL: Duration = Duration::from_secs(3);
 /// Silence after which the other side of a registration counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

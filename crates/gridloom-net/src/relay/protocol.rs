@@ -35,7 +35,7 @@ pub(super) enum Request {
     },
     /// "I take the connection with this token."
     Accept { token: ConnectionToken },
-    /// A sign of life of a registered node.
+    /// Keeps the registration of an idle node alive.
     Ping,
 }
 
@@ -46,8 +46,12 @@ pub(super) enum Reply {
     /// "From here on, you talk to the node."
     Connected,
     /// "A node wants to talk to you: open a connection and take it."
-    Incoming { token: ConnectionToken },
-    Refused { why: String },
+    Incoming {
+        token: ConnectionToken,
+    },
+    Refused {
+        why: String,
+    },
     Pong,
 }
 

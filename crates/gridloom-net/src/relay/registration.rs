@@ -175,7 +175,8 @@ impl Shared {
         }
     }
 
-    /// Takes a connection of another node on a thread. If that fails, the other node gets no connection.
+    /// Accepts a connection from another node on a new thread. If that fails, the relay refuses the other node after
+    /// [`SET_UP_TIME`].
     fn take_connection(self: &Arc<Shared>, token: ConnectionToken) {
         if self.accepting.fetch_add(1, Ordering::Relaxed) >= ACCEPTS_MAX {
             self.accepting.fetch_sub(1, Ordering::Relaxed);

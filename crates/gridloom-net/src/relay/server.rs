@@ -32,6 +32,8 @@ const WAKER: Token = Token(1);
 const FIRST: usize = 2;
 /// Interval of the checks for members that are gone and connections that are late.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of connections that are accepted in one turn.
+const ACCEPTS_PER_TURN: usize = 64;
 /// Pause after the system had no descriptor for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
@@ -63,7 +65,7 @@ struct Connection {
     certificates: [Box<Certificate>; 2],
 }
 
-/// What a relay does at the moment, and has done.
+/// Current load of a relay, and its total traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RelayStatus {
     /// Number of registered nodes.
@@ -227,7 +229,8 @@ impl Relay {
 
     fn accept(&mut self, now: Instant) {
         self.accept_again = None;
-        loop {
+        // Between two turns, the threads of replaced connections end.
+        for _ in 0..ACCEPTS_PER_TURN {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => TcpStream::from(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -248,6 +251,7 @@ impl Relay {
                 tracing::warn!(target: "gridloom.relay", "a connection could not be accepted: {error}");
             }
         }
+        self.accept_again = Some(now);
     }
 
     fn begin_handshake(&mut self, socket: TcpStream) -> io::Result<()> {
@@ -283,7 +287,7 @@ impl Relay {
 
     fn register(&mut self, mut member: Member) {
         if self.members.is_full() {
-            let _ = member.send(&Reply::refused("the relay has as many nodes as it serves"));
+            let _ = member.send(&Reply::refused("the relay has reached its limit of registered nodes"));
             return;
         }
         let token = self.next_token;
@@ -322,9 +326,9 @@ impl Relay {
     fn request(&mut self, mut dialler: Dialler, now: Instant) {
         let refusal = match self.members.find(&dialler.target) {
             _ if self.connections.len() + self.pending.len() >= CONNECTIONS_MAX => {
-                "the relay has as many connections as it forwards"
+                "the relay has reached its limit of connections"
             }
-            None => "the node is not registered at the relay",
+            None => "the node is not registered with the relay",
             Some(token) => match (random::<16>(), self.members.get_mut(token)) {
                 (Ok(number), Some(member)) => match member.send(&Reply::Incoming { token: number }) {
                     Ok(()) => {
@@ -334,7 +338,7 @@ impl Relay {
                     }
                     Err(error) => {
                         self.lose_member(token, &error.to_string());
-                        "the node has just lost its registration at the relay"
+                        "the node has just lost its registration with the relay"
                     }
                 },
                 _ => "the relay has no random bytes",
@@ -454,7 +458,7 @@ impl Dialler {
     }
 }
 
-/// Runs the handshake of a connection on a thread: who is it, and what for?
+/// Runs the handshake of a new connection: authenticates the peer and reads its request.
 fn greet(socket: TcpStream, credentials: &Credentials, tls: Arc<ServerConfig>) -> io::Result<Arrival> {
     let mut stream = TlsStream::accept_with(socket, tls)?;
     stream.set_blocking();
@@ -514,7 +518,7 @@ fn admit(certificate: &Certificate, request: &Request) -> Result<Admitted, Strin
             target.parse().map(Admitted::Dialler).map_err(|error| format!("{error}"))
         }
         Request::Accept { token } => Ok(Admitted::Acceptor(*token)),
-        Request::Ping => Err("a connection does not begin with a sign of life".into()),
+        Request::Ping => Err("only a registered node may send a ping".into()),
     }
 }
 

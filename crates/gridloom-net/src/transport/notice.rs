@@ -76,7 +76,7 @@ pub enum Notice {
     Relayed { dial: u64, path: RelayPath, outcome: io::Result<TcpStream> },
     /// Another node has opened a connection to this one through a relay.
     RelayedPeer { stream: TcpStream },
-    /// This node is registered at a relay, or why it is not.
+    /// This node is registered with a relay, or why it is not.
     Registration { relay: String, outcome: Result<(), String> },
     /// A node of this host wants to pass shared memory.
     LocalPeer {

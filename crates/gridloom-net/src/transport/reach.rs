@@ -1,6 +1,6 @@
 //! Direct addresses that did not answer, of nodes that can also be reached through a relay.
 //!
-//! A firewall that drops packets costs the whole time limit of a dial. Later dials use the relay at once, and try the
+//! If a firewall drops the packets, a dial fails only at its time limit. Later dials use the relay at once, and try the
 //! direct address again after [`RETRY_AFTER`].
 
 use std::collections::BTreeMap;

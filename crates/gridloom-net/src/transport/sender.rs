@@ -283,7 +283,7 @@ impl Thread {
                 Err(error) => failed = error,
             }
         }
-        // The peer uses a relay only if it cannot dial this node.
+        // The peer is asked first if it may be able to dial this node directly, or if it has no relay.
         let asks_first = !own.direct.is_empty() || peer.relayed.is_empty();
         if asks_first && !self.route.own.address.is_empty() {
             match self.request_stream(number, until) {

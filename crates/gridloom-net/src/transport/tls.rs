@@ -25,10 +25,10 @@ use gridloom_base::address::{RelayPath, RelayTarget};
 use gridloom_base::dial::NO_DESCRIPTORS;
 use gridloom_keys::refusal_in_words;
 use rustls::client::UnbufferedClientConnection;
-use rustls::{ClientConfig, ServerConfig};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::{ClientConfig, ServerConfig};
 use thiserror::Error;
 
 use crate::identity::TlsConfigs;
@@ -88,7 +88,7 @@ pub(crate) fn is_certificate_refusal(error: &io::Error) -> bool {
     matches!(inner, Some(TlsError::Certificate(_)))
 }
 
-/// What a dialler calls its peer: connections with equal names resume one another's sessions.
+/// Name of a peer in the dialler's TLS session cache: connections with equal names resume one another's sessions.
 #[derive(Clone, Debug)]
 pub struct PeerName(String);
 

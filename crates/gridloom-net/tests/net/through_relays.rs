@@ -216,8 +216,8 @@ fn refusals_say_why() {
     let client = remote_client();
     let unknown = format!("{}/n1@nowhere", relay.address);
     let why = dial_fails(&client, &unknown);
-    assert!(why.ends_with(&format!("relay {}: the node is not registered at the relay", relay.address)), "{why}");
-    assert!(dial_fails(&client, &format!("{}/agent", relay.address)).ends_with("is not registered at the relay"));
+    assert!(why.ends_with(&format!("relay {}: the node is not registered with the relay", relay.address)), "{why}");
+    assert!(dial_fails(&client, &format!("{}/agent", relay.address)).ends_with("is not registered with the relay"));
     // A node is no relay, and a relay is no node.
     let server = server();
     let why = dial_fails(&client, &format!("{}/agent", server.node.address()));
@@ -241,7 +241,9 @@ fn refusals_say_why() {
 fn nodes_and_relays_of_other_grids_are_refused() {
     let other = Authority::new("others", UnixTime::now()).unwrap();
     let foreign = RunningRelay::start_at(([127, 0, 0, 1], 0).into(), keys_of(&other, CertifiedRole::Relay));
-    let server = hidden(&[&foreign]);
+    let relays = vec![foreign.address.to_string()];
+    let server =
+        start_as_is(Role::Client, NetConfig { relays, ..NetConfig::new(keys_of(authority(), CertifiedRole::Server)) });
     let why = wait_for_warning(&server);
     assert!(why.contains("is of the grid 'others'"), "{why}");
     let why = dial_fails(&remote_client(), server.node.address());
@@ -254,7 +256,9 @@ fn wait_for_warning(node: &TestNode) -> String {
     let until = Instant::now() + PATIENCE;
     let found = node.node.wait(Some(until), |events| {
         events.drain(..).find_map(|event| match event {
-            gridloom_core::node::Event::Log(LogLine { why: Some(why), text, .. }) if text.contains("relay") => Some(why),
+            gridloom_core::node::Event::Log(LogLine { why: Some(why), text, .. }) if text.contains("relay") => {
+                Some(why)
+            }
             _ => None,
         })
     });
@@ -303,5 +307,5 @@ fn the_registration_of_a_node_that_is_gone_ends() {
     let address = server.node.address().to_string();
     drop(server);
     relay.wait("the end of the registration", |status| status.nodes == 0);
-    assert!(dial_fails(&remote_client(), &address).ends_with("the node is not registered at the relay"));
+    assert!(dial_fails(&remote_client(), &address).ends_with("the node is not registered with the relay"));
 }

@@ -50,7 +50,8 @@ fn a_revocation_ends_control_and_bulk_connections_of_its_peer() {
         assert_eq!(is_receiving(), !shared_memory);
         let serial = bundle.issued.certificate.serial;
         let revocation = Revocation::new(Revoked::Certificate(serial), UnixTime::now(), "stolen").unwrap();
-        client(informed(authority().sign(revocation).unwrap())).dial(&agent);
+        let informed = client(informed(authority().sign(revocation).unwrap()));
+        informed.dial(&agent);
         for (at, lost) in [(&agent, &revoked), (&revoked, &agent)] {
             let why = at.expect_lost(lost.id());
             let begin = format!("certificate revoked: client '{name}' of the grid 'tests', at ");

@@ -1,4 +1,4 @@
-//! Dials: names are resolved on threads, and the ways to the node are tried until one of them leads to it.
+//! Dials: names are resolved on threads, and the candidate paths are tried until one of them reaches the node.
 
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Connections {
             address,
             node,
             left: relayed.into_iter().map(Candidate::Relayed).collect(),
-            // The search for direct addresses.
+            // The name resolution.
             attempts: 1,
             next_at: now + HEAD_START_NS,
             reasons: Vec::new(),
@@ -104,7 +104,7 @@ impl Connections {
         }
     }
 
-    /// Tries the next candidates of dials whose present ones take long.
+    /// Tries the next candidate of each dial whose head start has expired.
     pub(super) fn try_due(&mut self, now: Time) {
         for number in self.dials.due(now) {
             self.try_next(number);
@@ -198,7 +198,7 @@ impl Connections {
         let others: Vec<usize> = self.connections.iter().filter(is_other).map(|(other, _)| *other).collect();
         for other in others {
             if let Some(address) = self.forget(other).and_then(|contact| contact.dialled) {
-                // It was slower than a relay.
+                // Another path was faster, so later dials try this address last.
                 self.unreachable.add(address);
             }
         }

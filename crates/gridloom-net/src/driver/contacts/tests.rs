@@ -28,7 +28,7 @@ fn contacts(poll: &Poll) -> Connections {
     };
     let registry = poll.registry().try_clone().unwrap();
     let inbox = Inbox::new(Waker::new(&registry, Token(0)).unwrap());
-    Connections::new(own, credentials, registry, Arc::new(inbox), None, (None, Arc::default()), 1)
+    Connections::new(own, credentials, registry, Arc::new(inbox), None, (None, Arc::default()), Arc::default())
 }
 
 /// Adds a connection to another site with a delayed frame. Returns its token and the peer's end.

@@ -109,7 +109,7 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let inbox = Arc::new(Inbox::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap()));
         let store = Arc::new(Store::new(Pool::new(0)));
-        let mut streams = Streams::new(own.clone(), credentials, inbox, store, (9, None), Arc::default());
+        let mut streams = Streams::new(own.clone(), credentials, inbox, store, (9, None), Default::default());
         let link = Link { peer: peer.node, generation: 1 };
         let (here, _there) = UnixStream::pair().unwrap();
         let admit = |streams: &mut Streams, proof| {

@@ -169,7 +169,8 @@ def connect(
     ----------
     address : str, distributed.Client or the module ray, optional
         The agent, ``host:port``; by default the value of the environment variable ``GRIDLOOM_AGENT``, else
-        ``127.0.0.1:7711``. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
+        ``127.0.0.1:7711``. Several addresses, separated by ``+``, are tried in order: those of the agent in several networks, or those of the
+        agent and its standby. ``dask://host:8786``, or an open client of Dask, is a Dask cluster, which stays as it is and runs `functions`.
         ``ray://host:10001`` is a Ray cluster; so is the module ``ray``, or the result of ``ray.init``, if this process has a session of Ray.
     servers : iterable of str, optional
         Servers, ``host:port`` each, instead of an agent: the session learns from them what they offer and how fast they
