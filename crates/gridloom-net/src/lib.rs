@@ -13,7 +13,6 @@ pub mod payload;
 mod pid;
 pub mod process;
 pub mod processor_clock;
-pub mod relay;
 pub mod segment;
 pub mod signals;
 mod sliced;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use gridloom_base::address::check_place;
 use gridloom_keys::{Role, default_name};
-use gridloom_net::relay::server::{Relay, RelayHandle};
+use gridloom_net::transport::relay::server::{Relay, RelayHandle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

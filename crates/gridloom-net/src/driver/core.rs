@@ -35,10 +35,10 @@ use super::workers::Workers;
 use crate::durable::Writer;
 use crate::log::{warning, world_line_for};
 use crate::payload::Payload;
-use crate::relay::registration::Registrations;
 use crate::storage::{Files, Stored};
 use crate::store::Store;
 use crate::transport::notice::{Inbox, Link, Notice};
+use crate::transport::relay::registration::Registrations;
 use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 pub(crate) const WAKER: Token = Token(0);

@@ -12,7 +12,7 @@
 //! connections between nodes of one user on one host also use a unix socket ([`stream`]). Each node has another unix
 //! socket for shared memory ([`local`]). Both sockets are in a folder of the user ([`host`]). A node that cannot
 //! connect there uses TCP. To emulate distant sites, filters delay the traffic between two sites on both kinds of
-//! connections ([`emulated_sites`]).
+//! connections ([`emulated_sites`]). TCP connections to nodes that nobody can dial pass through a [`relay`].
 //!
 //! **Bulk transfers end with a report.** Each ordered pair of nodes numbers what it sends. The receiver acknowledges
 //! on the control connection from time to time, and reports when a bulk connection ends; the sender then names the
@@ -32,6 +32,7 @@ pub mod notice;
 pub mod outgoing;
 mod paced;
 pub mod reach;
+pub mod relay;
 pub mod sender;
 pub mod shared;
 pub mod sink;

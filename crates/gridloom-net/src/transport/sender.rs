@@ -24,6 +24,7 @@ use super::local::{self, GrantHeader, send_grant};
 use super::notice::Notice;
 use super::paced::Pacer;
 use super::reach::Unreachable;
+use super::relay;
 use super::shared::{Closer, LANES, Opened, Route, Shared, prepare_blocking};
 use super::sink::{Sink, broken_off};
 use super::stripes::{self, Stripe, Stripes};
@@ -32,7 +33,6 @@ use super::{Cargo, CargoHeader, Resume};
 use crate::filling::PartialFill;
 use crate::identity::Credentials;
 use crate::payload::Payload;
-use crate::relay;
 use crate::segment::Segment;
 use crate::store::Store;
 

@@ -12,7 +12,7 @@ use gridloom_core::node::{Effect, Input, LogLine, Role};
 use gridloom_keys::{Authority, Role as CertifiedRole, UnixTime};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::Keys;
-use gridloom_net::relay::server::{Relay, RelayHandle, RelayStatus};
+use gridloom_net::transport::relay::server::{Relay, RelayHandle, RelayStatus};
 
 const SIZE_BYTES: u64 = 5 << 20;
 

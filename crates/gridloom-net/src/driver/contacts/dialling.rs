@@ -15,11 +15,11 @@ use super::{ConnectionUpdate, Connections};
 use crate::driver::contact::Stage;
 use crate::driver::dials::{Candidate, Dial, cannot_connect};
 use crate::log::warning;
-use crate::relay;
 use crate::threads::STACK_BYTES;
 use crate::transport::delayed::DelayedStream;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake};
 use crate::transport::notice::Notice;
+use crate::transport::relay;
 use crate::transport::stream::Stream;
 use crate::transport::tls::TlsStream;
 
