@@ -352,6 +352,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         slowdown: options.server.slowdown,
         worker_memory_bytes: options.server.worker_memory,
         worker_group: options.server.worker_group,
+        confinement: None,
     };
     let models = kept.as_ref().map(ModelStore::models).unwrap_or_default();
     let config = NetConfig {
