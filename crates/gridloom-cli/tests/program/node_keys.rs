@@ -539,3 +539,40 @@ fn functions_do_not_read_the_memory_of_their_server() {
     let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
     assert!(code == 1 && error.contains("--run-as nobody-of-that-name: there is no such user"), "{error}");
 }
+
+/// Returns the reason for which this kernel cannot confine functions.
+fn why_not_confined() -> Option<String> {
+    let arguments = ["serve", "--no-functions", "--no-agent", "--confine", "--until-stdin-closes"];
+    let output = output_of(&mut gridloom(&arguments));
+    let error = String::from_utf8_lossy(&output.stderr);
+    error.lines().find(|line| line.contains("--confine: ") && line.contains("landlock")).map(String::from)
+}
+
+#[test]
+fn functions_of_another_user_can_be_confined_too() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return crate::support::skipped("only root can run functions as another user");
+    }
+    if let Some(why) = why_not_confined() {
+        return crate::support::skipped(&why);
+    }
+    let (grid, open, outside) = (Grid::start(), PublicFolder::new(), PublicFolder::new());
+    let file = outside.0.join("file");
+    std::fs::write(&file, "text").unwrap();
+    let read = format!("run:cat {} >/dev/null 2>&1", file.display());
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
+    assert_eq!((look("user"), look(&read)), (65534, 0), "every user can read the file");
+    drop(server);
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody", "--confine"]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:status")), (65534, 0, 1));
+    assert_ne!(look(&read), 0);
+    assert_eq!(look("run:echo text > \"$TMPDIR/file\" && grep -q text \"$TMPDIR/file\""), 0);
+    assert_ne!(look(&format!("run:rm -f {} 2>/dev/null", open.0.join("look.so").display())), 0);
+    for command in session_and_server(&open) {
+        assert_eq!(look(&command), 0, "{command}");
+    }
+    drop(server);
+    let permitted = ["--run-as", "nobody", "--confine", "--readable", outside.0.to_str().unwrap()];
+    let (_server, look) = looking(&grid, &open, &[], &permitted);
+    assert_eq!(look(&read), 0);
+}
