@@ -151,8 +151,8 @@ impl Confinement {
     /// Confines the process that the command will start, and creates its scratch folder for `owner`, a user and a group.
     ///
     /// # Errors
-    /// If the folder cannot be created, or a permitted file cannot be opened. A permitted file that does not exist is
-    /// skipped.
+    /// If the folder cannot be created, or the kernel has no memory. A permitted file that does not exist, or that this
+    /// process cannot use, is skipped.
     pub(super) fn apply(
         &self,
         command: &mut Command,
@@ -181,8 +181,13 @@ impl Confinement {
 
     fn ruleset(&self, scratch: &Path, program: &Path) -> io::Result<Ruleset> {
         let ruleset = Ruleset::new(self.abi)?;
+        // Search paths often have folders that do not exist or that the user cannot use.
+        let is_useless = |error: &io::Error| {
+            use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+            matches!(error.kind(), NotADirectory | NotFound | PermissionDenied)
+        };
         let grant = |path: &Path, access: Access| match ruleset.grant(path, access) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if is_useless(&error) => Ok(()),
             Err(error) => Err(io::Error::new(error.kind(), format!("'{}': {error}", path.display()))),
             Ok(()) => Ok(()),
         };
