@@ -210,5 +210,6 @@ fn null_function() -> JobsConfig {
         slowdown: 1.0,
         worker_memory_bytes: None,
         worker_group: None,
+        confinement: None,
     }
 }

@@ -35,13 +35,15 @@ use super::{
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
 
+mod confinement;
 mod folders;
 mod function_keys;
 mod readable_authority;
 
+use confinement::confinement;
 use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
 use function_keys::function_keys;
-use readable_authority::report_readable_authority;
+use readable_authority::{report_readable_authority, report_readable_own_key};
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -158,6 +160,16 @@ pub struct ServerOptions {
     /// User that runs functions; the server must be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// Confine functions: they can read the system, the interpreter and the folders of the offered code, write to a
+    /// temporary folder, and use no other files, such as keys and stored data
+    #[arg(long)]
+    confine: bool,
+    /// File or folder that confined functions may read and execute; may be repeated
+    #[arg(long, value_name = "PATH", requires = "confine")]
+    readable: Vec<PathBuf>,
+    /// Folder in which confined functions may read and change everything; may be repeated
+    #[arg(long, value_name = "DIR", requires = "confine")]
+    writable: Vec<PathBuf>,
     /// File cgroup.procs of the control group that workers join; for experiments with quotas of processor time
     #[arg(long, value_name = "FILE")]
     worker_group: Option<PathBuf>,
@@ -331,13 +343,20 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let names: Vec<String> = names.filter(|name| is_listed(name)).collect();
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
-    if has_own_functions(&options) {
+    if has_own_functions(&options) && !options.server.confine {
         report_readable_authority(&keys.own, run_as.as_ref());
+        if options.run_code && run_as.is_none() && rest.has_keys_folder() {
+            report_readable_own_key(&keys.own);
+        }
     }
     let functions_keys = match options.server.no_agent {
         true => None,
-        false => function_keys(keys.functions, run_as.as_ref(), has_own_functions(&options))?,
+        false => {
+            let sees_user_keys = run_as.is_none() && !options.server.confine;
+            function_keys(keys.functions, run_as.as_ref(), sees_user_keys, has_own_functions(&options))?
+        }
     };
+    let confinement = confinement(&options, &offer, functions_keys.as_ref(), run_as.as_ref())?;
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,
@@ -353,6 +372,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         slowdown: options.server.slowdown,
         worker_memory_bytes: options.server.worker_memory,
         worker_group: options.server.worker_group,
+        confinement,
     };
     let models = kept.as_ref().map(ModelStore::models).unwrap_or_default();
     let config = NetConfig {

@@ -140,6 +140,7 @@ impl World for Real {
             slowdown: 1.0,
             worker_memory_bytes: None,
             worker_group: None,
+            confinement: None,
         });
         let listen = (role != Role::Client).then(|| "127.0.0.1:0".parse().unwrap());
         let certified = match role {

@@ -418,10 +418,15 @@ impl PublicFolder {
         copy.to_str().unwrap().to_string()
     }
 
+    /// Returns a folder beside this one, for keys.
+    fn beside(&self) -> PathBuf {
+        self.0.with_extension("keys")
+    }
+
     /// Makes a copy of the tests' keys for the user nobody.
     fn keys_of_nobody(&self) -> PathBuf {
-        let copy = self.0.join("keys");
-        let script = "cp -r \"$0\" \"$1\" && chown -R 65534:65534 \"$1\"";
+        let copy = self.beside();
+        let script = "rm -rf \"$1\" && cp -r \"$0\" \"$1\" && chown -R 65534:65534 \"$1\"";
         let status = Command::new("sh").args(["-c", script]).args([keys(), &copy]).status().unwrap();
         assert!(status.success());
         copy
@@ -431,6 +436,8 @@ impl PublicFolder {
 impl Drop for PublicFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+        // Most have none.
+        let _ = std::fs::remove_dir_all(self.beside());
     }
 }
 
@@ -538,4 +545,75 @@ fn functions_do_not_read_the_memory_of_their_server() {
     drop(server);
     let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &["--run-as", "nobody-of-that-name"]));
     assert!(code == 1 && error.contains("--run-as nobody-of-that-name: there is no such user"), "{error}");
+}
+
+/// Returns the reason for which this kernel cannot confine functions.
+fn why_not_confined() -> Option<String> {
+    let arguments = ["serve", "--no-functions", "--no-agent", "--confine", "--until-stdin-closes"];
+    let output = output_of(&mut gridloom(&arguments));
+    let error = String::from_utf8_lossy(&output.stderr);
+    error.lines().find(|line| line.contains("--confine: ") && line.contains("landlock")).map(String::from)
+}
+
+#[test]
+fn confined_functions_of_the_servers_user_do_not_read_its_keys() {
+    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root || Command::new("setpriv").arg("--version").output().is_err() {
+        return crate::support::skipped("another user than root is to be tried, which takes root and setpriv");
+    }
+    if let Some(why) = why_not_confined() {
+        return crate::support::skipped(&why);
+    }
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let front = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let keys = ["own.key", "authority.key"].map(|name| open.beside().join("tests").join(name));
+    let read = keys.map(|key| format!("run:cat {} >/dev/null 2>&1", key.display()));
+    let (server, look) = looking(&grid, &open, &front, &[]);
+    assert_eq!((look("user"), read.each_ref().map(|command| look(command))), (65534, [0, 0]));
+    drop(server);
+    let (_server, look) = looking(&grid, &open, &front, &["--confine"]);
+    assert_eq!((look("user"), read.each_ref().map(|command| look(command))), (65534, [1, 1]));
+    assert_eq!(look("run:kill -0 $PPID"), 0, "the shell's parent is its worker");
+    for command in session_and_server(&open) {
+        assert_eq!(look(&command), 0, "{command}");
+    }
+}
+
+#[test]
+fn a_server_whose_own_key_functions_can_read_says_so_in_a_grid_of_others() {
+    let (grid, keys) = (Grid::start(), admitted("server", "far offering"));
+    let serve = ["serve", "--run-code", "--name", "far offering", "--agent", &grid.address];
+    let (mut server, mut log) = logging(gridloom(&serve).env("GRIDLOOM_KEYS", &keys));
+    let line = line_with(&mut log, "can read the private key of this server");
+    assert!(line.contains("WARN") && line.contains("--confine") && line.contains("--run-as"), "{line}");
+    assert!(first_line(&mut server).starts_with("server far offering on "));
+}
+
+#[test]
+fn functions_of_another_user_can_be_confined_too() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return crate::support::skipped("only root can run functions as another user");
+    }
+    if let Some(why) = why_not_confined() {
+        return crate::support::skipped(&why);
+    }
+    let (grid, open, outside) = (Grid::start(), PublicFolder::new(), PublicFolder::new());
+    let file = outside.0.join("file");
+    std::fs::write(&file, "text").unwrap();
+    let read = format!("run:cat {} >/dev/null 2>&1", file.display());
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody"]);
+    assert_eq!((look("user"), look(&read)), (65534, 0), "every user can read the file");
+    drop(server);
+    let (server, look) = looking(&grid, &open, &[], &["--run-as", "nobody", "--confine"]);
+    assert_eq!((look("user"), look("proc:environ"), look("proc:status")), (65534, 0, 1));
+    assert_ne!(look(&read), 0);
+    assert_eq!(look("run:echo text > \"$TMPDIR/file\" && grep -q text \"$TMPDIR/file\""), 0);
+    assert_ne!(look(&format!("run:rm -f {} 2>/dev/null", open.0.join("look.so").display())), 0);
+    for command in session_and_server(&open) {
+        assert_eq!(look(&command), 0, "{command}");
+    }
+    drop(server);
+    let permitted = ["--run-as", "nobody", "--confine", "--readable", outside.0.to_str().unwrap()];
+    let (_server, look) = looking(&grid, &open, &[], &permitted);
+    assert_eq!(look(&read), 0);
 }

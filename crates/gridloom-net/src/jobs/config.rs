@@ -11,6 +11,8 @@ use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
 
+use super::Confinement;
+
 /// The configuration of the slots.
 #[derive(Clone, Debug)]
 pub struct JobsConfig {
@@ -42,6 +44,8 @@ pub struct JobsConfig {
     pub worker_memory_bytes: Option<u64>,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
+    /// How workers are confined; `None` if they are not.
+    pub confinement: Option<Confinement>,
 }
 
 /// A Python interpreter, and its options.

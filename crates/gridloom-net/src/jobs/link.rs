@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -204,6 +205,14 @@ impl Worker {
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
+        let mut scratch = Scratch::new()?;
+        if let Some(confinement) = &config.confinement {
+            let program = PathBuf::from(command.get_program());
+            let owner = config.run_as.as_ref().map(|run_as| (run_as.user, run_as.group));
+            confinement
+                .apply(&mut command, &mut scratch, &program, owner)
+                .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;
+        }
         let mut child = MarkedChild::spawn(&mut command).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot start '{}': {error}", command.get_program().display()))
         })?;
@@ -225,13 +234,12 @@ impl Worker {
                 return Err(error.into());
             }
         };
-        let scratch = Scratch::new()?;
         let setup = Setup {
             server_name: config.server_name.clone(),
             libraries: config.libraries.clone(),
             modules: config.modules.clone(),
             slowdown: config.slowdown,
-            scratch: scratch.path().to_path_buf(),
+            scratch: scratch.of_calls(),
         };
         let mut link = Worker {
             socket,

@@ -24,6 +24,7 @@
 mod after_death;
 pub mod blocking;
 mod config;
+mod confinement;
 mod environment;
 mod fetch;
 mod kind;
@@ -64,6 +65,7 @@ pub use blocking::BlockingJobs;
 pub use config::{
     Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads, store_bytes_default,
 };
+pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
 
 fn watch_memory(limit_bytes: u64) -> Option<MemoryWatch> {

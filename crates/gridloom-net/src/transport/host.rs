@@ -87,6 +87,11 @@ impl HostSockets {
         Ok(sockets)
     }
 
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
     /// Listens for control connections to `address`, on which this process listens over TCP.
     ///
     /// # Errors

@@ -134,6 +134,7 @@ pub fn config(
         slowdown: 1.0,
         worker_memory_bytes: None,
         worker_group: None,
+        confinement: None,
     }
 }
 

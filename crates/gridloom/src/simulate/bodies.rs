@@ -42,6 +42,7 @@ impl RealBodies {
             slowdown: 1.0,
             worker_memory_bytes: None,
             worker_group: None,
+            confinement: None,
         };
         let jobs = BlockingJobs::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
         Ok(RealBodies { jobs, store: Store::new(Pool::new(1 << 28)) })

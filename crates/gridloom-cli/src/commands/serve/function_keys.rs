@@ -18,10 +18,12 @@ use super::super::{OwnFolder, end_on_signals};
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Writes the keys into a folder that exists as long as the server, and renews them where the authority is. Without keys,
-/// or if they cannot be written, functions cannot open sessions. If they may need to, a warning is logged.
+/// or if they cannot be written, functions cannot open sessions, unless they see the keys of the user in the usual folder.
+/// If they may need to, a warning is logged.
 pub fn function_keys(
     keys: Option<FunctionKeys>,
     run_as: Option<&RunAs>,
+    sees_user_keys: bool,
     may_open_sessions: bool,
 ) -> Result<Option<OwnFolder>> {
     let why = match keys.map(|keys| written(keys, run_as)) {
@@ -30,8 +32,7 @@ pub fn function_keys(
             return Ok(Some(folder));
         }
         Some(Err(error)) => format!("no keys for functions can be written: {error:#}"),
-        // They find the keys of the user in the usual folder.
-        None if run_as.is_none() && [KEYS_VARIABLE, "XDG_CONFIG_HOME"].map(std::env::var_os) == [None, None] => {
+        None if sees_user_keys && [KEYS_VARIABLE, "XDG_CONFIG_HOME"].map(std::env::var_os) == [None, None] => {
             return Ok(None);
         }
         None => "the authority of the grid is on another machine, and only it can issue keys for functions".into(),

@@ -1,4 +1,4 @@
-//! Whether functions can read the key of the grid's authority.
+//! Whether functions can read the key of the grid's authority, or that of the server.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -20,12 +20,28 @@ pub fn report_readable_authority(keys: &Keys, run_as: Option<&RunAs>) {
     let file = EscapedBytes::of(&file);
     let why = format!(
         "functions run as a user who can read the key of the grid's authority, {file}: with it they can admit anybody to \
-         the grid; run them as another user with --run-as, or run no servers on the machine of the authority"
+         the grid; confine them with --confine, run them as another user with --run-as, or run no servers on the machine of \
+         the authority"
     );
     match has_admitted_others(&folder) {
         Ok(false) => tracing::debug!(target: "gridloom.keys", "{why}"),
         // If it is not known whether there are others, there may be.
         Ok(true) | Err(_) => tracing::warn!(target: "gridloom.keys", "{why}"),
+    }
+}
+
+/// Logs a warning if functions that programs send can read the private key of this server. The authority is on another
+/// machine, so the grid has other users.
+pub fn report_readable_own_key(keys: &Keys) {
+    let Some(identity) = keys.identity() else { return };
+    let Ok(folder) = KeysFolder::find().and_then(|keys| keys.grid(identity.grid())) else { return };
+    let is_own = || folder.own().is_ok_and(|own| own.issued.certificate.identity == identity);
+    if !folder.has_authority() && is_own() {
+        tracing::warn!(
+            target: "gridloom.keys",
+            "functions run as a user who can read the private key of this server: with it they can take the server's place \
+             in the grid; confine them with --confine, or run them as another user with --run-as"
+        );
     }
 }
 

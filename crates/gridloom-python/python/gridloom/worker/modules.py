@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import importlib.util
 import os
@@ -10,6 +11,13 @@ import sys
 import traceback
 import types
 from pathlib import Path
+
+# Set by servers that confine their workers.
+CONFINED_VARIABLE = "GRIDLOOM_CONFINED"
+_CONFINED = (
+    "\nThe server confines functions (gridloom serve --confine). Its operator can let them read more files with --readable PATH, and change "
+    "those of a folder with --writable DIR. Temporary files belong into tempfile.gettempdir()."
+)
 
 _loaded: dict[str, types.ModuleType] = {}
 # Its frames are above those of the functions that it calls, and useless to their programs.
@@ -55,7 +63,10 @@ def format_traceback(error: BaseException, frames: types.TracebackType | None) -
         return ""
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
+    text = "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
+    if isinstance(error, PermissionError) and error.errno == errno.EACCES and CONFINED_VARIABLE in os.environ:
+        text += _CONFINED
+    return text
 
 
 def end_fork(error: BaseException | None) -> None:
