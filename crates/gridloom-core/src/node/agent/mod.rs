@@ -14,7 +14,7 @@
 //! | [`program_waits`] | pending requests of programs, for operators |
 //! | [`accounts`], [`audit`] | the usage of users; records for the audit log |
 //! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
-//! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; where servers get them; which servers keep them; requests that wait until servers have returned |
+//! | [`names`], [`name_rights`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; who may read and change them; where servers get them; which servers keep them; requests that wait until servers have returned |
 //!
 //! The parts read the registry. Apart from that, they do not access one another.
 
@@ -27,6 +27,7 @@ mod explain;
 mod links;
 mod mapping;
 mod models;
+mod name_rights;
 mod names;
 mod paths;
 mod placement;
