@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::explain::explain;
-use super::name_rights::{NameRights, answer, check_owner, complete_names};
+use super::name_rights::{NameRights, answer, complete_names};
 use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
 use super::registry::Registered;
 use super::settling::Settling;
@@ -22,7 +22,7 @@ use gridloom_base::limits::{
     DATUM_NAME_BYTES_MAX, KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE,
 };
 use gridloom_base::{
-    DatumId, NameError, NamedDatum, NodeId, Origin, Time, check_name, check_readers, full_name, truncated,
+    DatumId, NameError, NamedDatum, NodeId, Origin, Rules, Time, check_name, check_readers, full_name, truncated,
 };
 use gridloom_map::Outline;
 
@@ -55,8 +55,8 @@ impl Names {
         [self.catalog.len(), self.catalog.waits() + self.settling.len(), self.searches.len() + self.keeping.len()]
     }
 
-    fn rights(&self) -> NameRights<'_> {
-        NameRights { catalog: &self.catalog }
+    fn rights<'a>(&'a self, rules: &'a Rules) -> NameRights<'a> {
+        NameRights { catalog: &self.catalog, rules }
     }
 
     /// Returns the bytes of shared data that each user stores, in all copies.
@@ -76,12 +76,12 @@ impl Names {
 
     /// Sets the locations and sizes of shared data that functions of a user's group read. Names that do not exist yet are left
     /// out, because no plan predicts how long a call waits for one.
-    pub(super) fn set_locations(&self, user: &Origin, outline: &mut Outline) {
+    pub(super) fn set_locations(&self, user: &Origin, rules: &Rules, outline: &mut Outline) {
         let mut unknown = BTreeSet::new();
         for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
             let Some(name) = &datum.name else { continue };
             let name = full_name(&user.user, name);
-            match self.catalog.current(&name).filter(|_| self.rights().may_read(user, &name)) {
+            match self.catalog.current(&name).filter(|_| self.rights(rules).may_read(user, &name)) {
                 Some(named) => {
                     datum.size_bytes = named.meta.size_bytes();
                     datum.at = self.catalog.holders(named.datum).collect();
@@ -143,21 +143,22 @@ impl Names {
                 (request, self.find(grid, origin, RequestId { client, number: request }, (&name, waits)))
             }
             ClientToCatalog::Delete { request, name } => {
-                let deleted = check_owner(origin, &name).and_then(|()| self.catalog.delete(&name));
+                let may_delete = self.rights(grid.rules).check_writer(origin, &name);
+                let deleted = may_delete.and_then(|()| self.catalog.delete(&name));
                 (request, deleted.map(|()| Some(CatalogAnswer::Deleted)))
             }
             ClientToCatalog::List { request, prefix, after } => {
-                (request, Ok(Some(self.rights().list(origin, &prefix, &after))))
+                (request, Ok(Some(self.rights(grid.rules).list(origin, &prefix, &after))))
             }
             ClientToCatalog::Explain { request, name, after } => {
                 let explained =
-                    self.rights().check_reader(origin, &name).and_then(|()| self.explain(grid, &name, after));
+                    self.rights(grid.rules).check_reader(origin, &name).and_then(|()| self.explain(grid, &name, after));
                 (request, explained.map(Some))
             }
             ClientToCatalog::CancelRequest { request, name } => {
                 let waited = self.settling.cancel(client, request)
                     | self.catalog.forget_wait(RequestId { client, number: request });
-                (request, if waited { Err(self.rights().not_found(origin, &name)) } else { Ok(None) })
+                (request, if waited { Err(self.rights(grid.rules).not_found(origin, &name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.catalog.withdraw(client, datum);
@@ -190,11 +191,20 @@ impl Names {
                     answer(
                         origin,
                         RequestId { client, number: request },
-                        Err(self.rights().without_foreign(origin, error)),
+                        Err(self.rights(grid.rules).without_foreign(origin, error)),
                         out,
                     );
                 }
             }
+        }
+        self.send_updates(grid, out);
+    }
+
+    /// Answers the waiting requests for names that their users may read from now on.
+    pub(super) fn rules_changed(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        for datum in self.catalog.waited_for() {
+            let waiting = self.catalog.take_waiting(datum);
+            self.send_found(grid, datum, waiting, out);
         }
         self.send_updates(grid, out);
     }
@@ -223,8 +233,8 @@ impl Names {
         }
         for (request, name) in self.catalog.take_hopeless_waits() {
             let Some(origin) = grid.origin(request.client) else { continue };
-            match self.rights().may_read(origin, &name) {
-                true => answer(origin, request, Err(self.rights().not_found(origin, &name)), out),
+            match self.rights(grid.rules).may_read(origin, &name) {
+                true => answer(origin, request, Err(self.rights(grid.rules).not_found(origin, &name)), out),
                 // The answer would reveal that the name exists. As many requests may wait as before.
                 false => _ = self.catalog.wait(request, &name),
             }
@@ -267,7 +277,7 @@ impl Names {
         else {
             return Ok(None);
         };
-        grid.origin(client).map_or(Ok(()), |user| check_owner(user, &name))?;
+        grid.origin(client).map_or(Ok(()), |user| self.rights(grid.rules).check_writer(user, &name))?;
         if before.is_some_and(|datum| self.catalog.is_complete(datum)) {
             return Ok(Some(CatalogAnswer::Put));
         }
@@ -326,7 +336,7 @@ impl Names {
         question: RequestId,
         (name, waits): (&str, bool),
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        match self.rights().check_reader(user, name) {
+        match self.rights(grid.rules).check_reader(user, name) {
             // The owner may share it later.
             Err(_) if waits => self.catalog.wait(question, name).map(|()| None),
             Err(error) => Err(error),
@@ -337,7 +347,7 @@ impl Names {
         }
     }
 
-    /// Shares a name with users, and answers their requests that waited for that.
+    /// Shares a name with users and groups, and answers their requests that waited for that.
     fn share(
         &mut self,
         grid: GridFacts<'_>,
@@ -346,8 +356,8 @@ impl Names {
         users: Vec<String>,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        check_owner(user, name)?;
-        check_readers(name, &users)?;
+        self.rights(grid.rules).check_writer(user, name)?;
+        check_readers(name, &users, grid.rules)?;
         self.catalog.share(name, users)?;
         if let Some(datum) = self.catalog.current(name).map(|named| named.datum) {
             let waiting = self.catalog.take_waiting(datum);
@@ -523,7 +533,7 @@ impl Names {
         let Some(named) = self.catalog.named(datum).cloned() else { return };
         for request in waiting {
             match grid.origin(request.client) {
-                Some(user) if self.rights().may_read(user, &named.name) => {
+                Some(user) if self.rights(grid.rules).may_read(user, &named.name) => {
                     answer(user, request, Ok(self.found(grid, named.clone())), out);
                 }
                 _ => self.catalog.wait_again(request, datum),

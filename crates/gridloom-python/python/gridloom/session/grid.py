@@ -768,7 +768,7 @@ class Grid(OfSession):
         self._shared.delete(name)
 
     def share(self, name: str, users: str | Iterable[str], /) -> None:
-        """Share a name with users of the grid, and with no others: they find and read it as ``~OWNER/NAME``, and its later versions.
+        """Share a name with users and groups of the grid, and with no others: they find and read it as ``~OWNER/NAME``, and its later versions.
 
         Data that a user has found before stay readable for that user's programs.
 
@@ -776,10 +776,13 @@ class Grid(OfSession):
         ----------
         name : str
         users : str or iterable of str
-            Names of users, as `gridloom keys list` shows them; ``"*"`` is everybody. An empty list shares with nobody.
+            Names of users, as `gridloom keys list` shows them; ``"*"`` is everybody. ``"group:climate"`` is a group of the grid's rules: those who
+            belong to it now can read the name. An empty list shares with nobody.
 
         Raises
         ------
+        ArgumentError
+            If the rules of the grid do not define a group.
         UnknownName
             If the name does not exist.
         NotPermitted
@@ -787,12 +790,12 @@ class Grid(OfSession):
 
         Examples
         --------
-        >>> grid.share("mesh", "bert")                           # doctest: +SKIP
+        >>> grid.share("mesh", ["bert", "group:climate"])        # doctest: +SKIP
         """
         self._shared.share(name, users)
 
     def names(self, prefix: str = "") -> list[SharedName]:
-        """List the names that begin with `prefix`: the user's own in order, then those that others share with the user.
+        """List the names that begin with `prefix`: the user's own in order, then those of others that the user may read.
 
         Parameters
         ----------
