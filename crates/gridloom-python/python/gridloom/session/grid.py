@@ -7,6 +7,7 @@ cluster of Dask or Ray the engine (`Cluster`). `Grid` is what a program sees of 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import operator
 import os
 import tempfile
@@ -39,6 +40,7 @@ from ..models.calibration import Calibration, CalibrationCall
 from ..models.measurements import Measurements
 from ..models.models import Models
 from ..models.server_info import Link, ServerInfo, Simulation, Traffic
+from ..models.usage import Usage
 from ..pickling.protocol import STREAM
 from ..plans.heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ..plans.plan import Plan
@@ -955,6 +957,36 @@ class Grid(OfSession):
             Over the client's links, between servers, and by pair.
         """
         return self._measurements.traffic()
+
+    def usage(
+        self, since: str | datetime.date | None = None, until: str | datetime.date | None = None, *, user: str | None = None
+    ) -> Usage:
+        """Return what users have used of the grid, by day. Administrators see all users, others only themselves.
+
+        Servers report every ten seconds, so the last calls may be missing.
+
+        Parameters
+        ----------
+        since, until : str or datetime.date, optional
+            First and last day, in UTC, such as ``"2026-11-29"``; by default all that the agent has.
+        user : str, optional
+            Only this user.
+
+        Returns
+        -------
+        Usage
+
+        Raises
+        ------
+        UsageError
+            If the grid has no agent, or this user may not see the usage of the other one.
+
+        Examples
+        --------
+        >>> sum(day.succeeded for day in grid.usage(since="2026-11-01").days)    # doctest: +SKIP
+        1204
+        """
+        return self._measurements.usage(since, until, user)
 
     # The clock, and what processes run.
 
