@@ -73,6 +73,33 @@ def test_the_page_on_shared_data(tmp_path):
     assert run(page, GRIDLOOM_BLAS=gl.blas_library() or "").stdout == "5\n"
 
 
+SHARES = """#include <grpc.h>
+#include <stdio.h>
+int main(void) {
+    const char *users[] = {"bert", "group:climate", NULL}, *unknown[] = {"group:climat", NULL};
+    if (grpc_initialize(NULL) != 0 || grpc_shared_put_np("mesh", "1", 1, 0) != 0) return 1;
+    if (grpc_shared_share_np("mesh", users) != 0) return 2;
+    if (grpc_shared_share_np("mesh", unknown) != GRPC_OTHER_ERROR_CODE) return 3;
+    puts(grpc_last_error_text_np());
+    return grpc_finalize();
+}
+"""
+
+
+def test_a_program_shares_with_users_and_groups(tmp_path, start):
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[groups]\nclimate = ['anna']\n")
+    rules.chmod(0o600)
+    _, address = start("agent", "--listen", "127.0.0.1:0", "--rules", rules)
+    serve(start, address, "--no-functions")
+    (tmp_path / "shares.c").write_text(SHARES)
+    program = compile_c([tmp_path / "shares.c"], tmp_path / "shares", "-std=c99")
+    done = run(program, GRIDLOOM_AGENT=address)
+    assert done.returncode == 0 and "define no group 'climat'; did you mean 'climate'?" in done.stdout, done.stderr
+    with gl.connect(address) as grid:
+        assert [(one.name, one.readers) for one in grid.names()] == [("mesh", ("bert", "group:climate"))]
+
+
 HINTS = """#include <OmniRpc.h>
 #include <omst.h>
 #include <stdio.h>
@@ -164,7 +191,7 @@ Define every(IN string name, OUT double *sum)
     double x[3] = {1, 2, 3}, y[3] = {0}, *fresh = NULL;
     size_t size = 0;
     int exists = 0;
-    const char *servers[] = {getenv("GRIDLOOM_SERVER"), NULL};
+    const char *servers[] = {getenv("GRIDLOOM_SERVER"), NULL}, *users[] = {"bert", NULL};
     *sum = -1;
     if (grpc_shared_exists_np(name, &exists) != 0 || exists) return;
     if (grpc_shared_put_np(name, x, sizeof x, 0) != 0 || grpc_shared_put_np(name, x, sizeof x, 0) != 0) return;
@@ -174,6 +201,7 @@ Define every(IN string name, OUT double *sum)
     if (grpc_shared_size_np(name, &size, 0) != 0 || size != sizeof x || grpc_shared_place_np(name, servers) != 0) return;
     if (grpc_shared_get_np(name, y, sizeof y, GRPC_FOR_EVER_NP) != 0 || memcmp(x, y, sizeof x) != 0) return;
     if (grpc_shared_get_new_np(name, (void **)&fresh, &size, 0) != 0 || size != sizeof x) return;
+    if (grpc_shared_share_np(name, users) != 0 || grpc_shared_share_np("nowhere", users) != GRPC_NAME_NOT_FOUND_NP) return;
     if (grpc_shared_delete_np(name) != 0 || grpc_shared_delete_np(name) != GRPC_NAME_NOT_FOUND_NP) return;
     *sum = fresh[0] + fresh[1] + fresh[2];
     free(fresh);

@@ -146,6 +146,27 @@ static void copies_on_servers(void) {
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_place_np("placed", none));
 }
 
+/* The rules of no grid of the tests define a group. */
+static void sharing_with_users(void) {
+    const char *one[] = {"bert", NULL}, *all[] = {"*", NULL}, *nobody[] = {NULL}, *group[] = {"bert", "group:climate", NULL};
+    const char *wrong[] = {"a\nb", NULL}, *many[66];
+    for (int i = 0; i < 65; i++) many[i] = "bert";
+    many[65] = NULL;
+    BEGIN();
+    EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_share_np("shared", one));
+    OK(grpc_shared_put_np("shared", "1", 1, 0));
+    OK(grpc_shared_share_np("shared", one));
+    OK(grpc_shared_share_np("shared", all));
+    OK(grpc_shared_share_np("shared", nobody));
+    OK(grpc_shared_share_np("shared", NULL));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_share_np("shared", group));
+    CHECK(strstr(grpc_last_error_text_np(), "the rules of the grid define no group 'climate'") != NULL);
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_share_np("shared", wrong));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_share_np("shared", many));
+    CHECK(strstr(grpc_last_error_text_np(), "65 users one by one, and the limit is 64") != NULL);
+    EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_share_np(NULL, one));
+}
+
 /* A result becomes shared, and a shared datum becomes an argument: neither passes through the program. */
 static void arguments_of_calls(void) {
     grpc_remote_t made, found, bytes, nothing;
@@ -197,6 +218,7 @@ static void without_a_session(void) {
     int got = 0;
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_put_np("x", "", 1, 0));
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_get_np("x", &got, 1, 0));
+    EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_share_np("x", NULL));
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_begin_put_np(&request, "x", "", 1, 0, 1));
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_begin_get_np(&request, "x", &got, 1, 0));
     EXPECT(GRPC_NOT_INITIALIZED, grpc_shared_finish_np(NULL, 0));
@@ -442,6 +464,7 @@ const test_case shared_cases[] = {
     {"shared: a name that exists, and its next version", versions},
     {"shared: names that nobody puts", names_that_nobody_puts},
     {"shared: copies on servers", copies_on_servers},
+    {"shared: with other users", sharing_with_users},
     {"shared: results and arguments of calls", arguments_of_calls},
     {"shared: without a session", without_a_session},
     {"shared: puts that have begun (OmniStorage)", begun_puts},

@@ -16,6 +16,7 @@ pub mod log;
 pub mod machine;
 mod method;
 pub mod name;
+mod name_pattern;
 pub mod naming;
 pub mod near;
 mod origin;
@@ -23,6 +24,7 @@ mod parts;
 pub mod path_bytes;
 mod pattern;
 mod random;
+mod readers;
 mod rules;
 pub mod size;
 mod slice;
@@ -40,15 +42,17 @@ pub use log::{Level, LogLevels};
 pub use machine::Machine;
 pub use method::{METHODS, Method, MethodEntry};
 pub use name::{
-    ALL_USERS, NameError, NamedDatum, PutOrigin, Readers, check_name, check_readers, full_name, name_for, namespace,
-    owner_of, plain_name,
+    ALL_USERS, NameError, NamedDatum, PutOrigin, Readers, check_name, full_name, name_for, namespace, owner_of,
+    plain_name,
 };
+pub use name_pattern::NamePattern;
 pub use naming::{InvalidName, NameKind, is_identifier_character, is_identifier_start};
 pub use origin::{Origin, Program};
 pub use parts::PartSizes;
 pub use pattern::Pattern;
 pub use random::SplitMix64;
-pub use rules::{Quota, Rules, RulesGroup, RulesSection, UserPattern, UserRules, Users};
+pub use readers::check_readers;
+pub use rules::{GROUP_PREFIX, Quota, Rules, RulesGroup, RulesSection, UserPattern, UserRules, Users};
 pub use slice::{SLICES, slice_bytes};
 pub use time::Time;
 pub use truncated::truncated;

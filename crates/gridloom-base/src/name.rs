@@ -2,14 +2,16 @@
 //!
 //! Each user has a *namespace*. A *full name*, `~anna/mesh`, states the user and the name in that user's namespace. A name
 //! without a user is in the namespace of the user who states it. In the name of the user, `%` and `/` are written as `%25` and `%2F`.
+//!
+//! The rules of a grid may permit users to read or change names in other namespaces. If no user has the name of a namespace, it
+//! belongs to a project: those whom the rules name.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::{READERS_BYTES_MAX, READERS_MAX};
-use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId, truncated};
+use crate::{DatumId, InvalidName, Meta, Method, NameKind, TaskId};
 
 /// The reader that stands for all users.
 pub const ALL_USERS: &str = "*";
@@ -37,16 +39,10 @@ pub struct NamedDatum {
 /// The users who may read a shared datum, besides its owner.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Readers {
-    /// Names of users, or [`ALL_USERS`].
+    /// Names of users, [`ALL_USERS`], or groups of the rules, such as `group:students`.
     pub users: Vec<String>,
     /// Increases with each change by the owner.
     pub revision: u64,
-}
-
-impl Readers {
-    pub fn contain(&self, user: &str) -> bool {
-        self.users.iter().any(|reader| reader == ALL_USERS || reader == user)
-    }
 }
 
 impl NamedDatum {
@@ -88,7 +84,8 @@ pub enum NameError {
     NotOwner { name: String, owner: String, user: String },
     /// The name is in the namespace of another user, and does not exist or is not shared with this user.
     #[error(
-        "'{owner}' shares no data named '{name}' with '{user}'; '{owner}' can do so with share(), or 'gridloom data share'"
+        "'{owner}' shares no data named '{name}' with '{user}'; '{owner}' can do so with share(), or 'gridloom data share', and an \
+         administrator with the rules of the grid"
     )]
     NotShared { name: String, owner: String, user: String },
     /// The name does not exist.
@@ -186,28 +183,6 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
         NameKind::User.check(&decoded(user)).map_err(invalid)?;
     }
     NameKind::Data.check(plain).map_err(invalid)
-}
-
-/// Checks the users with whom data are to be shared.
-///
-/// # Errors
-/// For an invalid name of a user, or too many users.
-pub fn check_readers(name: &str, users: &[String]) -> Result<(), NameError> {
-    if users.len() > READERS_MAX {
-        return Err(NameError::TooManyReaders { name: name.into(), count: users.len(), limit: READERS_MAX });
-    }
-    let size_bytes: usize = users.iter().map(String::len).sum();
-    if size_bytes > READERS_BYTES_MAX {
-        let limit = READERS_BYTES_MAX;
-        let why = format!(
-            "the names of all users have {size_bytes} bytes, and the limit is {limit}; '*' stands for all users"
-        );
-        return Err(NameError::InvalidReader { name: truncated(&users[0], 64).into(), why });
-    }
-    for user in users {
-        NameKind::User.check(user).map_err(|InvalidName { name, why, .. }| NameError::InvalidReader { name, why })?;
-    }
-    Ok(())
 }
 
 /// Returns the full name for a name that a user states.

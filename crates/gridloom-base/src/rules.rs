@@ -2,7 +2,8 @@
 //!
 //! A section of the rules sets some of the settings. Those of a user precede those of the groups to which the user belongs, and
 //! these precede those for everybody, setting by setting. If a user belongs to several groups, the first one that
-//! has the setting decides. Rules without sections change nothing.
+//! has the setting decides. Names of shared data are an exception: a user may read and write those of all these sections. Rules
+//! without sections change nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +12,13 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::WEIGHT_MAX;
+use crate::name_pattern::NamePattern;
 use crate::naming::NameKind;
 use crate::origin::CODE_MODULE;
 use crate::pattern::{Pattern, matches_with_stars};
+
+/// Begins the name of a group where users are named, too.
+pub const GROUP_PREFIX: &str = "group:";
 
 /// The rules of a grid.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -32,7 +37,7 @@ pub struct RulesGroup {
     pub section: RulesSection,
 }
 
-/// The settings of a section; `None` where it has none.
+/// The settings of a section; `None` or empty where it has none.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RulesSection {
     /// Functions that may be called, apart from those that run code of the program.
@@ -48,6 +53,10 @@ pub struct RulesSection {
     pub queue: Option<u64>,
     /// Users whose calls may be cancelled.
     pub cancels: Option<Vec<Users>>,
+    /// Names of shared data that may be read, apart from those that the certificate and the owners permit.
+    pub read_names: Vec<NamePattern>,
+    /// Names of shared data that may be read, put, shared and deleted, likewise.
+    pub write_names: Vec<NamePattern>,
 }
 
 /// A quota of something that a server has.
@@ -82,12 +91,16 @@ pub struct UserRules {
     pub memory: Option<Quota>,
     pub queue: Option<u64>,
     pub cancels: Vec<UserPattern>,
+    /// Those of `write_names` may be read, too.
+    pub read_names: Vec<NamePattern>,
+    pub write_names: Vec<NamePattern>,
 }
 
 impl Default for UserRules {
     fn default() -> UserRules {
         let (functions, runs_code, slots, memory, queue, cancels) = Default::default();
-        UserRules { functions, runs_code, weight: 1, slots, memory, queue, cancels }
+        let (read_names, write_names) = Default::default();
+        UserRules { functions, runs_code, weight: 1, slots, memory, queue, cancels, read_names, write_names }
     }
 }
 
@@ -112,7 +125,38 @@ impl Rules {
                 .flatten()
                 .flat_map(|users| self.patterns(users))
                 .collect(),
+            read_names: self.names(user, |section| &section.read_names).cloned().collect(),
+            write_names: self.names(user, |section| &section.write_names).cloned().collect(),
         }
+    }
+
+    /// Returns patterns of all names of other users that a user may read.
+    pub fn readable_names(&self, user: &str) -> impl Iterator<Item = &NamePattern> {
+        let read = self.names(user, |section| &section.read_names);
+        read.chain(self.names(user, |section| &section.write_names))
+    }
+
+    /// True if a user may put, share and delete a full name of another user.
+    pub fn may_write_name(&self, user: &str, name: &str) -> bool {
+        self.names(user, |section| &section.write_names).any(|pattern| pattern.matches(name))
+    }
+
+    /// Returns the patterns of all sections that apply to a user. Names without a user have no rules.
+    fn names(&self, user: &str, of: fn(&RulesSection) -> &Vec<NamePattern>) -> impl Iterator<Item = &NamePattern> {
+        // Most groups have no names, so their members are not compared.
+        let is_its = move |group: &&RulesGroup| !of(&group.section).is_empty() && group.has(user);
+        let groups = self.groups.iter().filter(is_its).map(|group| &group.section);
+        let sections = self.users.get(user).into_iter().chain(groups).chain([&self.everybody]);
+        sections.filter(move |_| !user.is_empty()).flat_map(of)
+    }
+
+    pub fn group(&self, name: &str) -> Option<&RulesGroup> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// True if the group exists and the user belongs to it.
+    pub fn has_member(&self, group: &str, user: &str) -> bool {
+        !user.is_empty() && self.group(group).is_some_and(|group| group.has(user))
     }
 
     /// Returns the groups to which a user belongs.
@@ -123,10 +167,7 @@ impl Rules {
     fn patterns(&self, users: &Users) -> Vec<UserPattern> {
         match users {
             Users::Matching(pattern) => vec![pattern.clone()],
-            Users::OfGroup(name) => {
-                let group = self.groups.iter().find(|group| group.name == *name);
-                group.map_or_else(Vec::new, |group| group.members.clone())
-            }
+            Users::OfGroup(name) => self.group(name).map_or_else(Vec::new, |group| group.members.clone()),
         }
     }
 
@@ -265,6 +306,42 @@ mod tests {
         assert!(none.may_call("fft/c2c") && none.may_call("python/run"));
         assert!(anna.may_cancel("bert") && anna.may_cancel("guest-1") && !anna.may_cancel("carol"));
         assert!(!none.may_cancel("bert") && !anna.may_cancel(""));
+    }
+
+    #[test]
+    fn names_of_all_sections_of_a_user_add_up() {
+        let names = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        let mut rules = rules();
+        rules.everybody.read_names = names(&["~public/*"]);
+        rules.groups[0].section.write_names = names(&["~climate/*"]);
+        rules.groups[1].section.read_names = names(&["~climate/*", "~ocean/*"]);
+        rules.users.get_mut("anna").unwrap().read_names = names(&["~bert/mesh"]);
+        let may = |user: &str, name: &str| {
+            let reads = rules.readable_names(user).any(|pattern| pattern.matches(name));
+            (reads, rules.may_write_name(user, name))
+        };
+        for (user, name, expected) in [
+            ("anna", "~public/mesh", (true, false)),
+            ("anna", "~climate/mesh", (true, true)),
+            ("anna", "~ocean/mesh", (false, false)),
+            ("anna", "~bert/mesh", (true, false)),
+            ("guest-7", "~climate/mesh", (true, true)),
+            ("guest-7", "~ocean/mesh", (true, false)),
+            ("carol", "~climate/mesh", (false, false)),
+            ("carol", "~public/mesh", (true, false)),
+            ("", "~public/mesh", (false, false)),
+        ] {
+            assert_eq!(may(user, name), expected, "{user} {name}");
+        }
+        assert_eq!(rules.of("anna").read_names, names(&["~bert/mesh", "~public/*"]));
+        assert_eq!(rules.of("guest-7").write_names, names(&["~climate/*"]));
+    }
+
+    #[test]
+    fn a_user_belongs_to_the_groups_that_the_rules_define() {
+        let rules = rules();
+        assert!(rules.has_member("guests", "guest-1") && !rules.has_member("guests", "anna"));
+        assert!(!rules.has_member("invented", "anna") && !rules.has_member("guests", ""));
     }
 
     #[test]

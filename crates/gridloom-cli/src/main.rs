@@ -20,7 +20,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(feature = "workflows")]
 use commands::map;
 use commands::{
-    agent, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
+    agent, audit, calibrate, call, calls, cancel, chares, completions, connector, data, deploy, explain, functions,
     heuristics, idl, keys, logs, manual, models, mpirun, platform, relay, rules, serve, servers, sim, simulate,
     testbed, top, units, up, usage, worker,
 };
@@ -61,6 +61,7 @@ enum Command {
     Cancel(cancel::Options),
     Logs(logs::Options),
     Usage(usage::Options),
+    Audit(audit::Options),
     Data(data::Options),
     Simulate(simulate::Options),
     Deploy(deploy::Options),
@@ -125,6 +126,7 @@ fn main() -> ExitCode {
         Command::Cancel(options) => cancel::run(&options),
         Command::Logs(options) => logs::run(&options),
         Command::Usage(options) => usage::run(&options),
+        Command::Audit(options) => audit::run(&options),
         Command::Data(options) => data::run(&options),
         Command::Simulate(options) => simulate::run(&options),
         Command::Deploy(options) => deploy::run(&options),

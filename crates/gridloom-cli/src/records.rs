@@ -29,6 +29,8 @@ use gridloom_resources::private_file::{self, Existing};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
+use crate::model_store::state_folder;
+
 const FORMAT: &str = "gridloom usage";
 const VERSION: u64 = 1;
 const TABLE: &str = "usage.json";
@@ -252,12 +254,8 @@ impl Files {
 
     /// Renames the log to `audit.1.jsonl`, and earlier ones to the next number. The oldest is deleted.
     fn rotate(&self) -> std::io::Result<()> {
-        let path = |number: usize| match number {
-            0 => self.folder.join(LOG),
-            number => self.folder.join(format!("audit.{number}.jsonl")),
-        };
         for number in (0..LOGS_KEPT).rev() {
-            match std::fs::rename(path(number), path(number + 1)) {
+            match std::fs::rename(log_file(&self.folder, number), log_file(&self.folder, number + 1)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -271,6 +269,23 @@ impl Files {
             self.warned = Some(Instant::now());
             tracing::warn!(target: "gridloom.records", "{}", gridloom_base::EscapedLine(text));
         }
+    }
+}
+
+/// Returns the default folder for the records of a grid's agent; `None` if there is no home.
+pub fn default_folder(grid: &str) -> Option<PathBuf> {
+    state_folder().map(|state| state.join("records").join(grid))
+}
+
+/// Returns the paths at which the files of the audit log may be, newest first.
+pub fn log_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    (0..=LOGS_KEPT).map(|number| log_file(folder, number))
+}
+
+fn log_file(folder: &Path, number: usize) -> PathBuf {
+    match number {
+        0 => folder.join(LOG),
+        number => folder.join(format!("audit.{number}.jsonl")),
     }
 }
 

@@ -50,6 +50,7 @@ pub struct WorkerFunctions {
     pub shared_begin_wait: unsafe extern "C-unwind" fn(*mut *mut c_void, *const c_char, f64) -> c_int,
     pub shared_finish: unsafe extern "C-unwind" fn(*mut c_void, f64) -> c_int,
     pub shared_cancel: extern "C-unwind" fn(*mut c_void) -> c_int,
+    pub shared_share: unsafe extern "C-unwind" fn(*const c_char, *const *const c_char) -> c_int,
 }
 
 /// The worker's functions; null in a program, and in the worker itself.

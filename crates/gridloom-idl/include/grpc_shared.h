@@ -155,7 +155,7 @@ grpc_error_t grpc_shared_finish_np(grpc_shared_request_np request, double second
  * @return GRPC_INVALID_SESSION_ID. MT-safe. */
 grpc_error_t grpc_shared_cancel_np(grpc_shared_request_np request);
 
-/* ---- Copies, and the end
+/* ---- Copies, other users, and the end
  * ----------------------------------------------------------------------------------------------------------------- */
 
 /* Copies the current version to servers, before calls read it there. Copies stay as long as there is room. The servers
@@ -164,6 +164,14 @@ grpc_error_t grpc_shared_cancel_np(grpc_shared_request_np request);
  * @return GRPC_NAME_NOT_FOUND_NP; GRPC_OTHER_ERROR_CODE for an unknown server; GRPC_RPC_REFUSED if one has no room.
  *         MT-safe. */
 grpc_error_t grpc_shared_place_np(const char *name, const char *const *servers);
+
+/* Shares a name with users, and with no others: their programs read it, and its later versions, as "~OWNER/NAME". Data that they have
+ * found already stay readable for them.
+ * @param users  Names of users, as 'gridloom keys list' shows them, terminated by NULL. "*" is everybody; "group:NAME" is a group of the
+ *               grid's rules, and stands for those who belong to it when they read the name. NULL or an empty list: nobody any more.
+ * @return GRPC_NAME_NOT_FOUND_NP; GRPC_RPC_REFUSED if the name belongs to another user; GRPC_OTHER_ERROR_CODE for a group that the
+ *         rules do not define, an invalid name of a user, or more than 64 of them. MT-safe. */
+grpc_error_t grpc_shared_share_np(const char *name, const char *const *users);
 
 /* Deletes a name. Its bytes are deleted when no program reads them any more.
  * @return GRPC_NAME_NOT_FOUND_NP. MT-safe. */

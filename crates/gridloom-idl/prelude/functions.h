@@ -26,6 +26,7 @@ struct gridloom_functions_np {
     grpc_error_t (*shared_begin_wait)(grpc_shared_request_np *, const char *, double);
     grpc_error_t (*shared_finish)(grpc_shared_request_np, double);
     grpc_error_t (*shared_cancel)(grpc_shared_request_np);
+    grpc_error_t (*shared_share)(const char *, const char *const *);
 };
 __attribute__((weak)) const struct gridloom_functions_np *gridloom_functions_np = 0;
 
@@ -84,6 +85,9 @@ GRIDLOOM_WEAK_ grpc_error_t grpc_shared_exists_np(const char *name, int *exists)
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_place_np(const char *name, const char *const *servers) {
     GRIDLOOM_WORKER_(shared_place, (name, servers), GRPC_NOT_INITIALIZED);
+}
+GRIDLOOM_WEAK_ grpc_error_t grpc_shared_share_np(const char *name, const char *const *users) {
+    GRIDLOOM_WORKER_(shared_share, (name, users), GRPC_NOT_INITIALIZED);
 }
 GRIDLOOM_WEAK_ grpc_error_t grpc_shared_delete_np(const char *name) {
     GRIDLOOM_WORKER_(shared_delete, (name), GRPC_NOT_INITIALIZED);

@@ -14,6 +14,7 @@
 //!
 //! [user.anna]
 //! cancel = ["bert", "group:students"]
+//! write-names = ["~climate/*"]
 //! ```
 //! `docs/rules.md` describes the settings to users. Errors name the place and the values that would have been right.
 
@@ -22,16 +23,16 @@ use std::collections::BTreeMap;
 use gridloom_base::limits::{RULES_BYTES_MAX, SLOTS_MAX, WEIGHT_MAX};
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::size::parse_size;
-use gridloom_base::{NameKind, Pattern, Quota, Rules, RulesGroup, RulesSection, UserPattern, Users};
+use gridloom_base::{
+    GROUP_PREFIX, NameKind, NamePattern, Pattern, Quota, Rules, RulesGroup, RulesSection, UserPattern, Users,
+};
 
 use crate::error::PlatformError;
 use crate::read::toml_tree::{Table, TomlValue, with_document};
 
 /// The settings of a section.
-const SETTINGS: [&str; 7] = ["functions", "run-code", "weight", "slots", "memory", "queue", "cancel"];
-
-/// How a group is named among users.
-const GROUP_PREFIX: &str = "group:";
+const SETTINGS: [&str; 9] =
+    ["functions", "run-code", "weight", "slots", "memory", "queue", "cancel", "read-names", "write-names"];
 
 /// Reads the rules of a grid.
 ///
@@ -101,6 +102,8 @@ fn section(table: Table<'_>, groups: &[String]) -> Result<RulesSection, Platform
         memory: set("memory").map(|value| quota(value, "memory", memory)).transpose()?,
         queue: set("queue").map(|value| whole(value, "queue", QUEUE_MAX)).transpose()?,
         cancels: set("cancel").map(|value| users(value, groups)).transpose()?,
+        read_names: set("read-names").map(names).transpose()?.unwrap_or_default(),
+        write_names: set("write-names").map(names).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -128,6 +131,11 @@ fn users(value: TomlValue<'_>, groups: &[String]) -> Result<Vec<Users>, Platform
         Some(name) => Err(value.error(unknown_group(name, groups))),
         None => pattern(text, value).map(Users::Matching),
     };
+    value.texts()?.into_iter().map(one).collect()
+}
+
+fn names(value: TomlValue<'_>) -> Result<Vec<NamePattern>, PlatformError> {
+    let one = |(text, value): (&str, TomlValue<'_>)| text.parse().map_err(|why: String| value.error(why));
     value.texts()?.into_iter().map(one).collect()
 }
 
@@ -194,10 +202,12 @@ queue = 10000
 [group.students]
 slots = 4
 memory = "2GiB"
+write-names = "~climate/*"
 
 [user.anna]
 weight = 2
 cancel = ["bert", "group:students", "*"]
+read-names = ["~bert/*", "~*/public/*"]
 
 [user."dr. dora"]
 functions = "*"
@@ -212,6 +222,9 @@ functions = "*"
         assert_eq!((anna.queue, anna.runs_code, anna.cancels.len()), (Some(10000), Some(false), 5));
         assert!(dora.may_call("sort/quick") && !dora.may_call("python/run") && !anna.may_call("sort/quick"));
         assert_eq!((dora.slots, dora.memory), (Some(Quota::Percent(50)), Some(Quota::Percent(25))));
+        let shown = |patterns: &[NamePattern]| patterns.iter().map(NamePattern::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&anna.read_names), ["~bert/*", "~*/public/*"]);
+        assert_eq!((shown(&anna.write_names), shown(&dora.write_names)), (vec!["~climate/*".to_string()], vec![]));
         assert!(parse("", "rules.toml").unwrap().is_empty());
         let order = "[groups]\nz = ['x']\na = ['x']\n[group.a]\nweight = 2\n[group.z]\nweight = 3";
         assert_eq!(parse(order, "rules.toml").unwrap().of("x").weight, 3, "the first group of [groups] precedes");
@@ -245,6 +258,11 @@ functions = "*"
                 "[everybody]\nfunctions = [\"python/*\"]\n",
                 "r.toml:2:14: 'python/*' runs functions that programs send; write run-code",
             ),
+            (
+                "[everybody]\nwrite-names = [\"climate/*\"]\n",
+                "r.toml:2:16: 'climate/*' is not a pattern of shared names: it states no user; use the form ~USER/NAME",
+            ),
+            ("[everybody]\nread-names = 7\n", "'read-names' must be an array"),
             ("[everybody]\ncancel = [\"group:x\"]\n", "unknown group 'x'; define it in [groups]"),
             (
                 "[groups]\nstudents = ['a']\n[group.student]\n",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom::core::call::OutputItem;
-use gridloom::core::node::message::{ServerStatus, Stage};
+use gridloom::core::node::message::{DayUsage, OTHER_USERS, ServerStatus, Stage, Usage};
 use gridloom::{CallOutput, Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
+use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Meta, Order, TaskId};
 use gridloom_idl::method::is_listed;
 use numpy::PyArrayDescr;
@@ -30,6 +31,9 @@ use crate::wait::{detached, interruptible};
 /// Calls of a server that run, that wait for others or their program, that wait for a slot, and that wait for data;
 /// and bytes in its store.
 type Load = (u64, u64, u64, u64, u64);
+
+/// A day, a user, calls with results, failed and cancelled ones, slot time in seconds, and bytes sent and received by servers.
+type DayOfUser = (u32, String, u64, u64, u64, f64, u64, u64);
 
 /// A client's session with a grid.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -259,6 +263,27 @@ impl RawGrid {
     fn links<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let grid = self.grid.live(py)?;
         to_plain(py, &interruptible(py, move || grid.links())?.or_raise(py)?)
+    }
+
+    /// The usage of users on these days since 1970-01-01, and the bytes of shared data that each stores now.
+    fn usage(
+        &self,
+        py: Python<'_>,
+        first_day: u32,
+        last_day: u32,
+        user: Option<String>,
+        timeout_seconds: f64,
+    ) -> PyResult<(Vec<DayOfUser>, BTreeMap<String, u64>)> {
+        let grid = self.grid.live(py)?;
+        let limit = Duration::from_secs_f64(timeout_seconds);
+        let report = interruptible(py, move || grid.usage((first_day, last_day), user, limit))?.or_raise(py)?;
+        let shown = |user: String| if user == OTHER_USERS { "(other users)".to_string() } else { user };
+        let of_day = |DayUsage { day, user, usage }: DayUsage| {
+            let Usage { succeeded, failed, cancelled, slot_ns, received_bytes, sent_bytes } = usage;
+            (day, shown(user), succeeded, failed, cancelled, ns_to_seconds(slot_ns), sent_bytes, received_bytes)
+        };
+        let days = report.days.into_iter().map(of_day).collect();
+        Ok((days, report.stored_bytes.into_iter().map(|(user, bytes)| (shown(user), bytes)).collect()))
     }
 
     /// Large values in transfer: for each a number, whether it is sent, the bytes transferred so far, and its total size.

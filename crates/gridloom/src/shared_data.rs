@@ -37,7 +37,7 @@ pub struct SharedDataEntry {
     pub method: Method,
     /// The user to whom it belongs.
     pub owner: String,
-    /// Users with whom it is shared; `*` is everybody.
+    /// Users and groups with whom it is shared; `*` is everybody.
     pub readers: Vec<String>,
     /// Names of servers with a copy.
     pub servers: Vec<String>,
@@ -313,16 +313,18 @@ impl<'a> SharedData<'a> {
     }
 
     /// Shares a name with users, and with no others: they can find and read it, as `~OWNER/NAME`, and its later versions. `*` is
-    /// everybody. Data that they have found already stay readable for them.
+    /// everybody, and `group:climate` those who belong to this group of the grid's rules now. Data that they have found already stay
+    /// readable for them.
     ///
     /// # Errors
-    /// [`Error::Name`] if the name does not exist or belongs to another user, or for the name of a user that is invalid.
+    /// [`Error::Name`] if the name does not exist or belongs to another user, for the name of a user that is invalid, or for a group that
+    /// the rules do not define.
     pub fn share(&self, name: &str, users: &[String]) -> Result<(), Error> {
         let command = NameCommand::Share { name: self.stated(name), users: users.to_vec() };
         self.request(command, None).map(drop)
     }
 
-    /// Returns the names with that prefix: those of the user in order, then those that others share with the user, which begin
+    /// Returns the names with that prefix: those of the user in order, then those of others that the user may read, which begin
     /// with `~OWNER/`.
     ///
     /// # Errors

@@ -19,8 +19,7 @@ use super::{
     AGENT_ADDRESS, ListenOptions, drive, hide_memory, log_waits_on_signal, parse_agent, parse_listen, print_json,
     print_line, stop_on_signals,
 };
-use crate::model_store::state_folder;
-use crate::records::Records;
+use crate::records::{Records, default_folder};
 use crate::standby::{AgentWatch, PRIMARY_BACK, PRIMARY_LOST};
 
 /// Run the grid's agent: it knows the servers and their functions, and maps groups of calls.
@@ -159,7 +158,7 @@ fn open_records(folder: Option<PathBuf>, keys: &Keys) -> Result<(Option<Records>
     let folder = match folder {
         Some(folder) if folder.as_os_str() == "none" => return Ok(Default::default()),
         Some(folder) => Some(folder),
-        None => state_folder().zip(keys.identity()).map(|(state, own)| state.join("records").join(own.grid())),
+        None => keys.identity().and_then(|own| default_folder(own.grid())),
     };
     let Some(folder) = folder else { return Ok(Default::default()) };
     match Records::open(&folder) {

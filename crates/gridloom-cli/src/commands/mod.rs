@@ -1,6 +1,7 @@
 //! The commands, and code that several of them share.
 
 pub mod agent;
+pub mod audit;
 pub mod calibrate;
 pub mod call;
 pub mod calls;

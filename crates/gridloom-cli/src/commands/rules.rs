@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use gridloom_base::limits::RULES_BYTES_MAX;
 use gridloom_base::size::size_text;
-use gridloom_base::{EscapedBytes, Quota, Rules, UserRules};
+use gridloom_base::{EscapedBytes, NamePattern, Quota, Rules, UserRules};
 use gridloom_core::node::Command;
 use gridloom_keys::{KeysFolder, Role, default_name};
 use gridloom_net::driver::NetNode;
@@ -95,12 +95,12 @@ fn show(options: &Show) -> Result<()> {
         return print_json(&as_json(&user, &groups, &of_user));
     }
     let groups = if groups.is_empty() { String::new() } else { format!(" ({})", groups.join(", ")) };
-    let lines = as_text(&of_user).map(|(setting, value)| format!("  {setting:<10} {value}\n"));
+    let lines = as_text(&of_user).map(|(setting, value)| format!("  {setting:<11} {value}\n"));
     print_text(&format!("user '{user}'{groups}\n{}", lines.concat()))
 }
 
-fn as_text(rules: &UserRules) -> [(&'static str, String); 7] {
-    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels } = rules;
+fn as_text(rules: &UserRules) -> [(&'static str, String); 9] {
+    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels, read_names, write_names } = rules;
     let joined = |patterns: Vec<&str>| if patterns.is_empty() { "none".into() } else { patterns.join(", ") };
     let quota = |quota: &Option<Quota>, amount: fn(u64) -> String| match quota {
         None => "no limit".to_string(),
@@ -121,11 +121,13 @@ fn as_text(rules: &UserRules) -> [(&'static str, String); 7] {
         ("memory", quota(memory, size_text)),
         ("queue", queue.map_or("no limit".into(), |calls| format!("{calls} calls at each server"))),
         ("cancel", joined(cancels.iter().map(|one| one.as_str()).collect())),
+        ("read-names", joined(read_names.iter().map(NamePattern::as_str).collect())),
+        ("write-names", joined(write_names.iter().map(NamePattern::as_str).collect())),
     ]
 }
 
 fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
-    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels } = rules;
+    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels, read_names, write_names } = rules;
     let quota = |quota: &Option<Quota>| match quota {
         None => Value::Null,
         Some(Quota::Percent(percent)) => json!(format!("{percent}%")),
@@ -134,6 +136,7 @@ fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
     json!({
         "user": user, "groups": groups, "functions": functions, "run-code": runs_code, "weight": weight,
         "slots": quota(slots), "memory": quota(memory), "queue": queue, "cancel": cancels,
+        "read-names": read_names, "write-names": write_names,
     })
 }
 

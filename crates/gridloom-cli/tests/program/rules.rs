@@ -14,7 +14,8 @@ Define pid(OUT int *pid) Calls \"C\" pid = getpid();
 ";
 
 const RULES: &str = "[groups]\nguests = ['hugo', 'guest-*']\n\n[everybody]\nfunctions = ['os/nap']\nslots = '50%'\n\n\
-                     [group.guests]\nweight = 2\nmemory = '1GiB'\n\n[user.gina]\ncancel = ['group:guests']\n";
+                     [group.guests]\nweight = 2\nmemory = '1GiB'\nwrite-names = ['~climate/*']\n\n[user.gina]\ncancel = ['group:guests']\n\
+                     read-names = ['~climate/*']\n";
 
 /// Runs a command of the user with these keys.
 fn run(grid: &Grid, keys: &Path, arguments: &[&str]) -> Output {
@@ -101,13 +102,18 @@ fn a_file_of_rules_is_checked_and_shown() {
     let shown = succeeds(gridloom(&["rules", "show", &rules, "--user", "hugo"]));
     assert_eq!(
         shown,
-        "user 'hugo' (guests)\n  functions  os/nap\n  run-code   as the certificate states\n  weight     2\n  \
-         slots      50 % of each server\n  memory     1 GiB of each server\n  queue      no limit\n  cancel     none\n"
+        "user 'hugo' (guests)\n  functions   os/nap\n  run-code    as the certificate states\n  weight      2\n  \
+         slots       50 % of each server\n  memory      1 GiB of each server\n  queue       no limit\n  cancel      none\n  \
+         read-names  none\n  write-names ~climate/*\n"
     );
     let shown = succeeds(gridloom(&["rules", "show", &rules, "--user", "gina", "--json"]));
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((&shown["slots"], &shown["weight"], &shown["memory"]), (&"50%".into(), &1.into(), &().into()));
     assert_eq!(shown["cancel"], serde_json::json!(["hugo", "guest-*"]));
+    assert_eq!(
+        (&shown["read-names"], &shown["write-names"]),
+        (&serde_json::json!(["~climate/*"]), &serde_json::json!([]))
+    );
 
     let wrong = rules_file("rules-wrong.toml", "[everybody]\nslots = 'half'\n");
     let why = format!("{wrong}:2:9: 'slots': 'half' is not a number of slots; use 1 to 4096, or a percentage");

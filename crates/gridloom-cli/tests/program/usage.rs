@@ -1,8 +1,9 @@
 //! The usage of users and the audit log, which outlive the agent.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -96,8 +97,43 @@ fn usage_and_audit_log_outlive_agent_and_server() {
     has(&[("event", "call"), ("outcome", "refused"), ("user", "heidi"), ("what", "os/nap"), ("server", "one")]);
     has(&[("event", "call"), ("outcome", "done"), ("user", "greta"), ("what", "os/nap"), ("program", "gridloom")]);
     has(&[("event", "connect"), ("outcome", "refused")]);
+    let folder = records.to_str().unwrap();
+    let audit = |options: &[&str]| succeeds(gridloom(&[&["audit", "--records", folder], options].concat()));
+    assert_eq!(audit(&["--json"]), text);
+    let refused = audit(&["--user", "heidi", "--event", "call", "--outcome", "refused"]);
+    let rows: Vec<&str> = refused.lines().collect();
+    assert!(
+        rows.len() == 2 && rows[0].starts_with("time  ") && rows[1].contains(" os/nap at one by gridloom "),
+        "{refused}"
+    );
+    assert_eq!(
+        audit(&["--json", "--lines", "2"]).lines().collect::<Vec<_>>(),
+        text.lines().collect::<Vec<_>>()[lines.len() - 2..]
+    );
+    assert_eq!(audit(&["--since", "2999-01-01"]), "no such events\n");
+    assert!(audit(&["--since", "2020-01-01T12:00:00"]).lines().count() > lines.len());
     let calls = lines.iter().filter(|line| line["event"] == "call" && line["outcome"] == "done");
     assert_eq!(calls.map(|line| line["count"].as_u64().unwrap()).sum::<u64>(), 3, "{text}");
+}
+
+#[test]
+fn the_audit_log_is_followed() {
+    let records = records("followed");
+    let grid = agent(&records);
+    let arguments = ["audit", "--records", records.to_str().unwrap(), "--event", "join", "--json", "--follow"];
+    let mut following = gridloom(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    for user in ["ivan", "jana"] {
+        succeeds(of(&grid, &admit_user(user, "*"), &["functions"]));
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!((&line["user"], &line["event"]), (&user.into(), &"join".into()));
+    }
+    following.kill().unwrap();
+    following.wait().unwrap();
+    let (code, error) = status_and_stderr(gridloom(&["audit", "--records", "/nowhere"]));
+    assert!(code == 1 && error.contains("/nowhere: there is no audit log; an agent of this user"), "{error}");
+    let (code, error) = status_and_stderr(gridloom(&["audit", "--event", "calls"]));
+    assert!(code == 2 && error.contains("'calls'"), "{error}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use super::super::library::Library;
 use super::super::worker_functions::{WorkerFunctions, by_worker, session};
 use super::super::{map, memory};
 
-/// Maximum number of server names in a list, in case the program has forgotten to end it.
-const SERVERS_MAX: usize = 1 << 16;
+/// Maximum number of names in a list, in case the program has forgotten to end it.
+const LISTED_MAX: usize = 1 << 16;
 
 /// Runs the body of a function of the header with the session, or lets the worker run it.
 pub(super) fn with_session(
@@ -236,8 +236,22 @@ pub unsafe extern "C-unwind" fn grpc_shared_place_np(name: *const c_char, server
     // SAFETY: required by the header, here and below.
     let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_place)(name, servers) };
     with_session(ask, |library| {
-        let (name, servers) = unsafe { (shared_name(name)?, list(servers)?) };
-        Ok(library.grid.shared().place(name, &servers)?)
+        let (name, listed) = unsafe { (shared_name(name)?, list(servers, "servers")?) };
+        if listed.is_empty() && !servers.is_null() {
+            return Err(Failed::other("the list of servers is empty; NULL in its place means all servers"));
+        }
+        Ok(library.grid.shared().place(name, &listed)?)
+    })
+}
+
+/// See `grpc_shared.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_shared_share_np(name: *const c_char, users: *const *const c_char) -> c_int {
+    // SAFETY: required by the header, here and below.
+    let ask = |worker: &WorkerFunctions| unsafe { (worker.shared_share)(name, users) };
+    with_session(ask, |library| {
+        let (name, users) = unsafe { (shared_name(name)?, list(users, "users")?) };
+        Ok(library.grid.shared().share(name, &users)?)
     })
 }
 
@@ -249,26 +263,23 @@ pub unsafe extern "C-unwind" fn grpc_shared_delete_np(name: *const c_char) -> c_
     with_session(ask, |library| Ok(library.grid.shared().delete(unsafe { shared_name(name) }?)?))
 }
 
-/// Returns the names of servers, up to NULL.
+/// Returns the texts of a list that ends with NULL; none for NULL in its place.
 ///
 /// # Safety
 /// Null, or such a list.
-unsafe fn list(servers: *const *const c_char) -> Outcome<Vec<String>> {
-    let mut names = Vec::new();
-    while !servers.is_null() {
+unsafe fn list(texts: *const *const c_char, what: &str) -> Outcome<Vec<String>> {
+    let mut listed = Vec::new();
+    while !texts.is_null() {
         // SAFETY: promised by the caller: no previous element ended the list.
-        let name = unsafe { servers.add(names.len()).read() };
-        if name.is_null() {
-            if names.is_empty() {
-                return Err(Failed::other("the list of servers is empty; NULL in its place means all servers"));
-            }
+        let text = unsafe { texts.add(listed.len()).read() };
+        if text.is_null() {
             break;
         }
         // SAFETY: promised by the caller.
-        names.push(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
-        if names.len() > SERVERS_MAX {
-            return Err(Failed::other(format!("the servers have no end within {SERVERS_MAX}; end them with NULL")));
+        listed.push(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned());
+        if listed.len() > LISTED_MAX {
+            return Err(Failed::other(format!("the {what} have no end within {LISTED_MAX}; end them with NULL")));
         }
     }
-    Ok(names)
+    Ok(listed)
 }

@@ -7,7 +7,7 @@ use super::extensions::{grpc_last_error_get_np, grpc_last_error_text_np};
 use super::omst::{OmstGetData, OmstPutData, OmstSetTimeLimit_np, OmstWait};
 use super::shared::{
     grpc_shared_delete_np, grpc_shared_exists_np, grpc_shared_get_new_np, grpc_shared_get_np, grpc_shared_get_part_np,
-    grpc_shared_place_np, grpc_shared_put_replicas_np, grpc_shared_size_np, grpc_shared_wait_np,
+    grpc_shared_place_np, grpc_shared_put_replicas_np, grpc_shared_share_np, grpc_shared_size_np, grpc_shared_wait_np,
 };
 use super::shared_requests::{
     grpc_shared_begin_get_np, grpc_shared_begin_put_np, grpc_shared_begin_wait_np, grpc_shared_cancel_np,
@@ -36,6 +36,7 @@ static FUNCTIONS: WorkerFunctions = WorkerFunctions {
     shared_begin_wait: grpc_shared_begin_wait_np,
     shared_finish: grpc_shared_finish_np,
     shared_cancel: grpc_shared_cancel_np,
+    shared_share: grpc_shared_share_np,
 };
 
 /// Returns the variable in the functions' libraries that points to them.

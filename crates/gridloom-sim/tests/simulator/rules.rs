@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::users::{Stage, user};
+use crate::users::{Stage, next_answer, user};
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{NodeId, Origin, Quota, Rules, RulesSection, SplitMix64, TaskError, TaskId, Users};
+use gridloom_base::{
+    NameError, NodeId, Origin, Quota, Rules, RulesGroup, RulesSection, SplitMix64, TaskError, TaskId, Users,
+};
 use gridloom_core::graph::CallOptions;
-use gridloom_core::node::Event;
-use gridloom_core::node::message::Stage as CallStage;
+use gridloom_core::node::message::{CatalogAnswer, Stage as CallStage};
+use gridloom_core::node::{Command, Event, NameCommand};
 
 /// Returns rules with these sections of users.
 fn rules(everybody: RulesSection, users: impl IntoIterator<Item = (&'static str, RulesSection)>) -> Rules {
@@ -303,4 +305,110 @@ fn a_quota_of_memory_leaves_the_rest_of_the_store_to_others() {
     // The status has taken the events of bert's program so far.
     assert_eq!([anna, again].map(|program| stage.take_ended(program)), [10, 10]);
     assert_eq!(stage.running(bert), counts([]));
+}
+
+/// Returns rules of a group `climate` with these members and this section.
+fn climate(members: &[&str], section: RulesSection) -> Rules {
+    let members = members.iter().map(|member| member.parse().unwrap()).collect();
+    Rules { groups: vec![RulesGroup { name: "climate".into(), members, section }], ..Rules::default() }
+}
+
+fn writing(names: &[&str]) -> RulesSection {
+    RulesSection { write_names: names.iter().map(|name| name.parse().unwrap()).collect(), ..none() }
+}
+
+#[test]
+fn a_group_has_names_of_its_own() {
+    let mut stage = Stage::new();
+    let [anna, bert, carol] = ["anna", "bert", "carol"].map(|name| stage.program("train.py", user(name)));
+    let refused = |stage: &mut Stage, program| {
+        let name = "~climate/mesh";
+        assert!(matches!(stage.find(program, name), Err(NameError::NotShared { .. })));
+        for answer in [stage.put(program, name), stage.share(program, name, &["*"]), stage.delete(program, name)] {
+            assert!(matches!(answer, Err(NameError::NotOwner { .. })), "{answer:?}");
+        }
+        assert!(stage.list(program, "").is_empty() && stage.list(program, "~climate/").is_empty());
+    };
+    refused(&mut stage, anna);
+    stage.set_rules(climate(&["anna", "bert"], writing(&["~climate/*"])));
+    assert_eq!(stage.put(anna, "~climate/mesh"), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.find(bert, "~climate/mesh"), Ok((1, "~climate/mesh".into())));
+    assert_eq!(stage.put(bert, "~climate/mesh"), Ok(CatalogAnswer::Put));
+    assert_eq!(stage.find(anna, "~climate/mesh"), Ok((2, "~climate/mesh".into())));
+    assert_eq!(
+        (stage.list(anna, ""), stage.list(anna, "~climate/m")),
+        (vec!["~climate/mesh".into()], vec!["~climate/mesh".into()])
+    );
+    assert!(matches!(stage.find(anna, "~climate/mush"), Err(NameError::Unknown { .. })));
+    assert!(matches!(stage.put(anna, "~climate2/mesh"), Err(NameError::NotOwner { .. })));
+    refused(&mut stage, carol);
+    // A restarted agent has the names and the rules.
+    stage.fault("at 0s restart agent");
+    stage.sim.advance(20 * SECOND_NS);
+    stage.agent = stage.sim.node_named("agent").unwrap();
+    assert_eq!(stage.find(bert, "~climate/mesh"), Ok((2, "~climate/mesh".into())));
+    refused(&mut stage, carol);
+    // A user who leaves the group loses access, also as the one who has put the data.
+    stage.set_rules(climate(&["anna", "carol"], writing(&["~climate/*"])));
+    refused(&mut stage, bert);
+    assert_eq!(stage.find(carol, "~climate/mesh"), Ok((2, "~climate/mesh".into())));
+    assert_eq!(stage.share(carol, "~climate/mesh", &["bert"]), Ok(CatalogAnswer::Shared));
+    assert_eq!(stage.find(bert, "~climate/mesh"), Ok((2, "~climate/mesh".into())));
+    assert!(matches!(stage.put(bert, "~climate/mesh"), Err(NameError::NotOwner { .. })));
+    assert_eq!(stage.delete(carol, "~climate/mesh"), Ok(CatalogAnswer::Deleted));
+}
+
+#[test]
+fn rules_permit_to_read_names_of_others() {
+    let mut stage = Stage::new();
+    let [anna, bert] = ["anna", "bert"].map(|name| stage.program("train.py", user(name)));
+    for name in ["mesh", "public/mesh"] {
+        assert_eq!(stage.put(anna, name), Ok(CatalogAnswer::Put));
+    }
+    let read_names = vec!["~*/public/*".parse().unwrap()];
+    stage.set_rules(rules(RulesSection { read_names, ..none() }, []));
+    assert_eq!(stage.find(bert, "~anna/public/mesh"), Ok((1, "~anna/public/mesh".into())));
+    assert_eq!(stage.list(bert, ""), ["~anna/public/mesh"]);
+    assert_eq!(stage.list(anna, ""), ["mesh", "public/mesh"], "the own names are listed once");
+    assert!(matches!(stage.find(bert, "~anna/mesh"), Err(NameError::NotShared { .. })));
+    let changes = [stage.put(bert, "~anna/public/mesh"), stage.delete(bert, "~anna/public/mesh")];
+    assert!(changes.iter().all(|answer| matches!(answer, Err(NameError::NotOwner { .. }))), "{changes:?}");
+}
+
+#[test]
+fn a_name_is_shared_with_those_who_belong_to_a_group_now() {
+    let mut stage = Stage::new();
+    let [anna, bert, carol] = ["anna", "bert", "carol"].map(|name| stage.program("train.py", user(name)));
+    // A certificate may have any name.
+    let mallory = stage.program("train.py", user("group:climate"));
+    assert_eq!(stage.put(anna, "mesh"), Ok(CatalogAnswer::Put));
+    let error = stage.share(anna, "mesh", &["group:climate"]).unwrap_err().to_string();
+    assert!(error.contains("the rules of the grid define no group 'climate'; ask an administrator"), "{error}");
+    stage.set_rules(climate(&["bert"], none()));
+    let error = stage.share(anna, "mesh", &["carol", "group:climat"]).unwrap_err().to_string();
+    assert!(error.contains("define no group 'climat'; did you mean 'climate'?"), "{error}");
+    let is_refused = |stage: &mut Stage, program| {
+        let found = stage.find(program, "~anna/mesh");
+        matches!(found, Err(NameError::NotShared { .. })) && stage.list(program, "").is_empty()
+    };
+    assert!(is_refused(&mut stage, carol), "a refused request changes nothing");
+
+    let found = Ok((1, "~anna/mesh".to_string()));
+    assert_eq!(stage.share(anna, "mesh", &["group:climate"]), Ok(CatalogAnswer::Shared));
+    assert_eq!((stage.find(bert, "~anna/mesh"), stage.list(bert, "")), (found.clone(), vec!["~anna/mesh".to_string()]));
+    assert!(is_refused(&mut stage, carol) && is_refused(&mut stage, mallory));
+    // A request of a user waits until the user belongs to the group.
+    let request = stage.serial();
+    let command = NameCommand::Find { name: "~anna/mesh".into(), waits: true };
+    stage.sim.command(carol, Command::Name { request, command });
+    stage.set_rules(climate(&["carol"], none()));
+    assert_eq!(next_answer(&mut stage.sim, carol), (request, true));
+    assert!(is_refused(&mut stage, bert));
+    // The group may be gone for a while.
+    stage.set_rules(Rules::default());
+    assert!(is_refused(&mut stage, bert) && is_refused(&mut stage, carol));
+    stage.set_rules(climate(&["bert"], none()));
+    assert_eq!(stage.find(bert, "~anna/mesh"), found);
+    assert_eq!(stage.share(anna, "mesh", &[]), Ok(CatalogAnswer::Shared));
+    assert!(is_refused(&mut stage, bert));
 }

@@ -67,7 +67,7 @@ impl Stage {
         self.sim.schedule(strikes);
     }
 
-    fn serial(&mut self) -> u64 {
+    pub(crate) fn serial(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -157,7 +157,7 @@ impl Stage {
     }
 
     /// Returns the version that a program finds under a name, and the name that it gets.
-    fn find(&mut self, client: NodeId, name: &str) -> Result<(u64, String), NameError> {
+    pub(crate) fn find(&mut self, client: NodeId, name: &str) -> Result<(u64, String), NameError> {
         match self.name(client, NameCommand::Find { name: name.into(), waits: false })? {
             CatalogAnswer::Found { named, .. } => Ok((named.version, named.name)),
             other => panic!("{other:?}"),
@@ -173,7 +173,7 @@ impl Stage {
         self.name(client, NameCommand::Delete { name: name.into() })
     }
 
-    fn list(&mut self, client: NodeId, prefix: &str) -> Vec<String> {
+    pub(crate) fn list(&mut self, client: NodeId, prefix: &str) -> Vec<String> {
         match self.name(client, NameCommand::List { prefix: prefix.into(), after: String::new() }) {
             Ok(CatalogAnswer::Listed { names, .. }) => names.into_iter().map(|one| one.named.name).collect(),
             other => panic!("{other:?}"),
@@ -301,7 +301,7 @@ fn a_user_shares_names_with_others() {
     assert!(matches!(stage.share(anna, "mesh", &["a\0b"]), Err(NameError::InvalidReader { .. })));
 }
 
-fn next_answer(sim: &mut Simulation, client: NodeId) -> (u64, bool) {
+pub(crate) fn next_answer(sim: &mut Simulation, client: NodeId) -> (u64, bool) {
     match wait_for(sim, client, |event| matches!(event, Event::NameResult { .. })) {
         Event::NameResult { request, answer } => (request, answer.is_ok()),
         _ => unreachable!("waited for"),

@@ -49,6 +49,11 @@ impl Catalog {
         self.release(question.client, datum, 1);
     }
 
+    /// Returns the current versions for which requests wait, because their users may not read them.
+    pub fn waited_for(&self) -> Vec<DatumId> {
+        self.waits.names().filter_map(|name| Some(self.current(name)?.datum)).collect()
+    }
+
     /// True if all copies of a version were lost with their servers, and no program is putting its name again. Copies on
     /// disk may return with their servers, unless all of them were found damaged.
     fn is_lost_for_good(&self, datum: DatumId) -> bool {

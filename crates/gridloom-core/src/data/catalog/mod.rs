@@ -156,9 +156,9 @@ impl Catalog {
         (!version.holders.is_empty()).then_some(&version.named)
     }
 
-    /// True if the owner of a name shares it with that user, also while no server has its data.
-    pub fn is_shared_with(&self, name: &str, user: &str) -> bool {
-        self.current.get(name).is_some_and(|datum| self.versions[datum].named.readers.contain(user))
+    /// Returns the users with whom a name is shared, also while no server has its data.
+    pub fn readers(&self, name: &str) -> Option<&Readers> {
+        self.current.get(name).map(|datum| &self.versions[datum].named.readers)
     }
 
     /// Sets the users with whom a name is shared. Later versions are shared with them, too.

@@ -52,7 +52,7 @@ impl Agent {
         let mut grid = self.knowledge().view(now, Some((&request, &tree)));
         occupy(&mut grid, &request.busy);
         let user = self.members.get(client).map(|peer| &peer.data.origin);
-        self.names.set_locations(user.unwrap_or(&Origin::default()), &mut request.outline);
+        self.names.set_locations(user.unwrap_or(&Origin::default()), &self.rules, &mut request.outline);
         // Holders that are unknown here are removed: the client can obtain their data, or has them made again.
         for datum in request.outline.data.iter_mut().filter(|datum| datum.producer.is_none()) {
             datum.at.retain(|node| *node == client || grid.server(*node).is_some());

@@ -14,7 +14,7 @@
 //! | [`program_waits`] | pending requests of programs, for operators |
 //! | [`accounts`], [`audit`] | the usage of users; records for the audit log |
 //! | [`requests`], [`plans`], [`view`] | requests for plans; reservations and assumptions of plans; the grid as known |
-//! | [`names`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; where servers get them; which servers keep them; requests that wait until servers have returned |
+//! | [`names`], [`name_rights`], [`sources`], [`batches`], [`placement`], [`backoff`], [`settling`], [`explain`] | shared data: names; who may read and change them; where servers get them; which servers keep them; requests that wait until servers have returned |
 //!
 //! The parts read the registry. Apart from that, they do not access one another.
 
@@ -27,6 +27,7 @@ mod explain;
 mod links;
 mod mapping;
 mod models;
+mod name_rights;
 mod names;
 mod paths;
 mod placement;
@@ -105,7 +106,7 @@ pub struct Agent {
     program_waits: ReportedWaits,
     usage: UsageTable,
     audit: Audit,
-    /// The rules of the grid, which servers apply.
+    /// The rules of the grid. Servers apply them to calls, and [`names`] to shared data.
     rules: Box<Rules>,
 }
 
@@ -406,7 +407,7 @@ impl Agent {
         self.knowledge().view(now, None)
     }
 
-    fn set_rules(&mut self, rules: Box<Rules>, out: &mut Vec<Effect>) {
+    fn set_rules(&mut self, now: Time, rules: Box<Rules>, out: &mut Vec<Effect>) {
         if rules == self.rules {
             return;
         }
@@ -416,6 +417,11 @@ impl Agent {
         self.rules = rules;
         let servers = self.registry.iter().map(|(node, _)| node);
         servers.for_each(|server| send(out, server, DirectoryToServer::RulesChanged { rules: self.rules.clone() }));
+        if self.directory.has_pending() {
+            self.push_directory(now, out);
+        }
+        let (names, grid) = self.names(now);
+        names.rules_changed(grid, out);
     }
 
     // ---- plans
@@ -448,8 +454,8 @@ impl Agent {
 
     /// Returns the part that manages shared data, and the facts that it needs.
     fn names(&mut self, now: Time) -> (&mut Names, GridFacts<'_>) {
-        let Agent { names, registry, links, members, .. } = self;
-        (names, GridFacts { now, servers: registry, links: links.models(), members })
+        let Agent { names, registry, links, members, rules, .. } = self;
+        (names, GridFacts { now, servers: registry, links: links.models(), members, rules })
     }
 
     fn on_client_of_catalog(&mut self, now: Time, client: NodeId, message: ClientToCatalog, out: &mut Vec<Effect>) {
@@ -602,7 +608,7 @@ impl Machine for Agent {
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. } => {}
             Input::Command(Command::LogWaits) => self.log_waits(now, out),
-            Input::Command(Command::SetRules { rules }) => self.set_rules(rules, out),
+            Input::Command(Command::SetRules { rules }) => self.set_rules(now, rules, out),
             Input::Command(_) => {}
         }
         let Agent { audit, members, .. } = self;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::explain::explain;
+use super::name_rights::{NameRights, answer, complete_names};
 use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
 use super::registry::Registered;
 use super::settling::Settling;
@@ -13,16 +14,15 @@ use super::sources::{GridFacts, SourceSearches};
 use super::{reject_message, send};
 use crate::data::{Catalog, CatalogUpdate, Content, IdentifierKey, RequestId, Stored};
 use crate::node::message::{
-    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, NameEntry, ServerToCatalog,
-    StoredVersion, TaskReport, TaskToClient, TaskToServer,
+    CatalogAnswer, CatalogToClient, CatalogToServer, ClientToCatalog, DamagedVersion, ServerToCatalog, StoredVersion,
+    TaskReport, TaskToClient, TaskToServer,
 };
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{
     DATUM_NAME_BYTES_MAX, KEEPERS_TRIED_MAX, RECONNECT_NS_MAX, REPLICAS_MAX, SHARED_DATA_PER_MESSAGE,
 };
 use gridloom_base::{
-    DatumId, NameError, NamedDatum, NodeId, Origin, Time, check_name, check_readers, full_name, name_for, namespace,
-    owner_of, truncated,
+    DatumId, NameError, NamedDatum, NodeId, Origin, Rules, Time, check_name, check_readers, full_name, truncated,
 };
 use gridloom_map::Outline;
 
@@ -55,6 +55,10 @@ impl Names {
         [self.catalog.len(), self.catalog.waits() + self.settling.len(), self.searches.len() + self.keeping.len()]
     }
 
+    fn rights<'a>(&'a self, rules: &'a Rules) -> NameRights<'a> {
+        NameRights { catalog: &self.catalog, rules }
+    }
+
     /// Returns the bytes of shared data that each user stores, in all copies.
     pub(super) fn stored_bytes(&self) -> BTreeMap<Cow<'_, str>, u64> {
         self.catalog.stored_bytes()
@@ -72,12 +76,12 @@ impl Names {
 
     /// Sets the locations and sizes of shared data that functions of a user's group read. Names that do not exist yet are left
     /// out, because no plan predicts how long a call waits for one.
-    pub(super) fn set_locations(&self, user: &Origin, outline: &mut Outline) {
+    pub(super) fn set_locations(&self, user: &Origin, rules: &Rules, outline: &mut Outline) {
         let mut unknown = BTreeSet::new();
         for (index, datum) in outline.data.iter_mut().enumerate().filter(|(_, datum)| datum.producer.is_none()) {
             let Some(name) = &datum.name else { continue };
             let name = full_name(&user.user, name);
-            match self.catalog.current(&name).filter(|_| self.may_read(user, &name)) {
+            match self.catalog.current(&name).filter(|_| self.rights(rules).may_read(user, &name)) {
                 Some(named) => {
                     datum.size_bytes = named.meta.size_bytes();
                     datum.at = self.catalog.holders(named.datum).collect();
@@ -139,18 +143,22 @@ impl Names {
                 (request, self.find(grid, origin, RequestId { client, number: request }, (&name, waits)))
             }
             ClientToCatalog::Delete { request, name } => {
-                let deleted = check_owner(origin, &name).and_then(|()| self.catalog.delete(&name));
+                let may_delete = self.rights(grid.rules).check_writer(origin, &name);
+                let deleted = may_delete.and_then(|()| self.catalog.delete(&name));
                 (request, deleted.map(|()| Some(CatalogAnswer::Deleted)))
             }
-            ClientToCatalog::List { request, prefix, after } => (request, Ok(Some(self.list(origin, &prefix, &after)))),
+            ClientToCatalog::List { request, prefix, after } => {
+                (request, Ok(Some(self.rights(grid.rules).list(origin, &prefix, &after))))
+            }
             ClientToCatalog::Explain { request, name, after } => {
-                let explained = self.check_reader(origin, &name).and_then(|()| self.explain(grid, &name, after));
+                let explained =
+                    self.rights(grid.rules).check_reader(origin, &name).and_then(|()| self.explain(grid, &name, after));
                 (request, explained.map(Some))
             }
             ClientToCatalog::CancelRequest { request, name } => {
                 let waited = self.settling.cancel(client, request)
                     | self.catalog.forget_wait(RequestId { client, number: request });
-                (request, if waited { Err(self.not_found(origin, &name)) } else { Ok(None) })
+                (request, if waited { Err(self.rights(grid.rules).not_found(origin, &name)) } else { Ok(None) })
             }
             ClientToCatalog::Withdraw { datum } => {
                 self.catalog.withdraw(client, datum);
@@ -183,11 +191,20 @@ impl Names {
                     answer(
                         origin,
                         RequestId { client, number: request },
-                        Err(self.without_foreign(origin, error)),
+                        Err(self.rights(grid.rules).without_foreign(origin, error)),
                         out,
                     );
                 }
             }
+        }
+        self.send_updates(grid, out);
+    }
+
+    /// Answers the waiting requests for names that their users may read from now on.
+    pub(super) fn rules_changed(&mut self, grid: GridFacts<'_>, out: &mut Vec<Effect>) {
+        for datum in self.catalog.waited_for() {
+            let waiting = self.catalog.take_waiting(datum);
+            self.send_found(grid, datum, waiting, out);
         }
         self.send_updates(grid, out);
     }
@@ -216,8 +233,8 @@ impl Names {
         }
         for (request, name) in self.catalog.take_hopeless_waits() {
             let Some(origin) = grid.origin(request.client) else { continue };
-            match self.may_read(origin, &name) {
-                true => answer(origin, request, Err(self.not_found(origin, &name)), out),
+            match self.rights(grid.rules).may_read(origin, &name) {
+                true => answer(origin, request, Err(self.rights(grid.rules).not_found(origin, &name)), out),
                 // The answer would reveal that the name exists. As many requests may wait as before.
                 false => _ = self.catalog.wait(request, &name),
             }
@@ -260,7 +277,7 @@ impl Names {
         else {
             return Ok(None);
         };
-        grid.origin(client).map_or(Ok(()), |user| check_owner(user, &name))?;
+        grid.origin(client).map_or(Ok(()), |user| self.rights(grid.rules).check_writer(user, &name))?;
         if before.is_some_and(|datum| self.catalog.is_complete(datum)) {
             return Ok(Some(CatalogAnswer::Put));
         }
@@ -312,35 +329,6 @@ impl Names {
         Ok(None)
     }
 
-    /// True if a user may read a name, whether it exists or not.
-    fn may_read(&self, user: &Origin, name: &str) -> bool {
-        check_owner(user, name).is_ok() || self.catalog.is_shared_with(name, &user.user)
-    }
-
-    /// # Errors
-    /// If a user may not read a name.
-    fn check_reader(&self, user: &Origin, name: &str) -> Result<(), NameError> {
-        if self.may_read(user, name) {
-            return Ok(());
-        }
-        let owner = owner_of(name).unwrap_or_default().into_owned();
-        Err(NameError::NotShared { name: name.into(), owner, user: user.user.clone() })
-    }
-
-    /// Returns the error for a name of which no copy is found for this user.
-    fn not_found(&self, user: &Origin, name: &str) -> NameError {
-        let error = self.check_reader(user, name).err().unwrap_or_else(|| self.catalog.not_found(name));
-        self.without_foreign(user, error)
-    }
-
-    /// Removes similar names that a user may not read from an error.
-    fn without_foreign(&self, user: &Origin, mut error: NameError) -> NameError {
-        if let NameError::Unknown { near, .. } = &mut error {
-            near.retain(|name| self.may_read(user, name));
-        }
-        error
-    }
-
     fn find(
         &mut self,
         grid: GridFacts<'_>,
@@ -348,7 +336,7 @@ impl Names {
         question: RequestId,
         (name, waits): (&str, bool),
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        match self.check_reader(user, name) {
+        match self.rights(grid.rules).check_reader(user, name) {
             // The owner may share it later.
             Err(_) if waits => self.catalog.wait(question, name).map(|()| None),
             Err(error) => Err(error),
@@ -359,7 +347,7 @@ impl Names {
         }
     }
 
-    /// Shares a name with users, and answers their requests that waited for that.
+    /// Shares a name with users and groups, and answers their requests that waited for that.
     fn share(
         &mut self,
         grid: GridFacts<'_>,
@@ -368,8 +356,8 @@ impl Names {
         users: Vec<String>,
         out: &mut Vec<Effect>,
     ) -> Result<Option<CatalogAnswer>, NameError> {
-        check_owner(user, name)?;
-        check_readers(name, &users)?;
+        self.rights(grid.rules).check_writer(user, name)?;
+        check_readers(name, &users, grid.rules)?;
         self.catalog.share(name, users)?;
         if let Some(datum) = self.catalog.current(name).map(|named| named.datum) {
             let waiting = self.catalog.take_waiting(datum);
@@ -390,33 +378,6 @@ impl Names {
 
     fn found(&self, grid: GridFacts<'_>, named: NamedDatum) -> CatalogAnswer {
         CatalogAnswer::Found { holders: grid.with(&self.catalog).holders_with_addresses(named.datum), named }
-    }
-
-    /// Lists the names of a user, then those of others that the user may read.
-    fn list(&self, user: &Origin, prefix: &str, after: &str) -> CatalogAnswer {
-        let namespace = namespace(&user.user);
-        let lists_all = prefix.is_empty();
-        let prefix = prefix.strip_prefix(&*namespace).unwrap_or(prefix);
-        let (is_foreign, was_foreign) = (prefix.starts_with('~'), after.starts_with('~'));
-        let own_prefix = format!("{namespace}{prefix}");
-        let own_after = if after.is_empty() { String::new() } else { format!("{namespace}{after}") };
-        let own = (!is_foreign && !was_foreign).then(|| self.catalog.list(&own_prefix, &own_after));
-        let prefix = if is_foreign { prefix } else { "~" };
-        let after = if was_foreign { after } else { "" };
-        let (has_foreign, sees_all) = (is_foreign || lists_all, user.may_change_all());
-        let all = (has_foreign && sees_all).then(|| self.catalog.list(prefix, after));
-        let shared = (has_foreign && !sees_all).then(|| self.catalog.list_shared(prefix, after));
-        let foreign = all.into_iter().flatten().chain(shared.into_iter().flatten());
-        let is_readable = |named: &NamedDatum| !named.name.starts_with(&*namespace) && self.may_read(user, &named.name);
-        let foreign = foreign.filter(|(named, _)| is_readable(named));
-        let mut listed = own.into_iter().flatten().chain(foreign);
-        let of = |(named, holders): (&NamedDatum, &BTreeSet<NodeId>)| NameEntry {
-            named: named.clone(),
-            owner: named.owner().into_owned(),
-            holders: holders.iter().copied().collect(),
-        };
-        let names = listed.by_ref().take(SHARED_DATA_PER_MESSAGE).map(of).collect();
-        CatalogAnswer::Listed { names, has_more: listed.next().is_some() }
     }
 
     /// Sends the catalog's pending updates to servers and clients.
@@ -572,7 +533,7 @@ impl Names {
         let Some(named) = self.catalog.named(datum).cloned() else { return };
         for request in waiting {
             match grid.origin(request.client) {
-                Some(user) if self.may_read(user, &named.name) => {
+                Some(user) if self.rights(grid.rules).may_read(user, &named.name) => {
                     answer(user, request, Ok(self.found(grid, named.clone())), out);
                 }
                 _ => self.catalog.wait_again(request, datum),
@@ -727,51 +688,6 @@ impl Names {
         self.end_hopeless_waits(grid, out);
         self.settle(grid, out);
         self.add_missing_keepers(grid, out);
-    }
-}
-
-/// Answers a request of a user. Names in the namespace of the user are stated without the user.
-fn answer(user: &Origin, request: RequestId, result: Result<CatalogAnswer, NameError>, out: &mut Vec<Effect>) {
-    let shorten = |name: &mut String| *name = name_for(&user.user, name).to_string();
-    let mut answer = result.map_err(|error| error.map_names(|name| name_for(&user.user, name).to_string()));
-    match &mut answer {
-        Ok(CatalogAnswer::Found { named, .. }) => shorten(&mut named.name),
-        Ok(CatalogAnswer::Listed { names, .. }) => names.iter_mut().for_each(|one| shorten(&mut one.named.name)),
-        Ok(CatalogAnswer::Explained { versions, .. }) => {
-            versions.iter_mut().for_each(|version| shorten(&mut version.named.name));
-        }
-        Ok(CatalogAnswer::Put | CatalogAnswer::Deleted | CatalogAnswer::Shared) | Err(_) => {}
-    }
-    send(out, request.client, CatalogToClient::Answer { request: request.number, answer });
-}
-
-/// Checks that a user may put, share and delete a name.
-///
-/// # Errors
-/// If it is in the namespace of another user.
-fn check_owner(user: &Origin, name: &str) -> Result<(), NameError> {
-    let owner = owner_of(name).unwrap_or_default();
-    if user.may_change(&owner) {
-        return Ok(());
-    }
-    Err(NameError::NotOwner { name: name.into(), owner: owner.into_owned(), user: user.user.clone() })
-}
-
-/// Makes the names in a request full names.
-fn complete_names(user: &Origin, message: &mut ClientToCatalog) {
-    match message {
-        ClientToCatalog::Put { name, .. }
-        | ClientToCatalog::Find { name, .. }
-        | ClientToCatalog::CancelRequest { name, .. }
-        | ClientToCatalog::Delete { name, .. }
-        | ClientToCatalog::Share { name, .. }
-        | ClientToCatalog::Explain { name, .. } => *name = full_name(&user.user, name).into_owned(),
-        ClientToCatalog::List { .. }
-        | ClientToCatalog::CheckPut { .. }
-        | ClientToCatalog::Withdraw { .. }
-        | ClientToCatalog::Locate { .. }
-        | ClientToCatalog::Reads { .. }
-        | ClientToCatalog::Release { .. } => {}
     }
 }
 

@@ -16,7 +16,7 @@ use crate::member::Members;
 use crate::node::message::{CatalogToServer, LinkBasis, Supply, TaskToServer};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, RECONNECT_NS_MAX};
-use gridloom_base::{DatumId, Meta, Method, NodeId, Origin, Time, plain_name, slice_bytes};
+use gridloom_base::{DatumId, Meta, Method, NodeId, Origin, Rules, Time, plain_name, slice_bytes};
 use gridloom_perf::{LinkEstimate, Links, NetworkTree};
 
 /// The estimate for servers that could not reach each other. It is so bad that such a pair is used only if there is no other.
@@ -24,13 +24,14 @@ const BROKEN_LINK: LinkEstimate = LinkEstimate { bandwidth: 1.0, latency_s: 10.0
 /// Nanoseconds for which a server is assigned other sources of a datum before the tasks that read it fail.
 const SEARCH_NS_MAX: u64 = 6 * RECONNECT_NS_MAX;
 
-/// Facts about servers and links.
+/// Facts about servers, links and users.
 #[derive(Clone, Copy)]
 pub(super) struct GridFacts<'a> {
     pub(super) now: Time,
     pub(super) servers: &'a Registry,
     pub(super) links: &'a Links<String>,
     pub(super) members: &'a Members<PeerInfo>,
+    pub(super) rules: &'a Rules,
 }
 
 impl<'a> GridFacts<'a> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::graph::{Argument, CallOptions, Output as Made, Task, TaskKind};
-use crate::node::message::{CatalogToServer, Supply};
+use crate::node::message::{CatalogToServer, DataMessage, Supply};
 use crate::node::version::VERSIONS;
 use gridloom_base::{DatumId, Dtype, Meta, NamedDatum, Origin, Rules, RulesSection, TaskError, TaskId};
 use gridloom_idl::parse;
@@ -272,6 +272,67 @@ fn only_the_announced_client_puts_a_shared_datum() {
     assert!(!publish(1, None), "no put was announced");
     assert!(!publish(2, Some(NodeId(9))), "a put by another client was announced");
     assert!(publish(3, Some(CLIENT)));
+}
+
+/// A client names itself as the source of data that it does not hold. Earlier, a server waited for a small shared argument of its
+/// call until the client was lost, and so did the tasks of others that read the same datum.
+#[test]
+fn a_client_is_no_source_of_data_that_are_not_its_own() {
+    let text = "Module m; Define f(IN int n, IN double x[n]) Calls f(n, x);";
+    let signature = parse(text, "t.idl").unwrap().remove(0).signature;
+    let hash = signature.hash();
+    let [agent, holder, victim] = [2, 3, 9].map(NodeId);
+    let received = |from, message: TaskToServer| Input::Received { from, message: message.into() };
+    for (is_call, length, of_victim) in
+        [(true, 3, false), (false, 3, false), (true, 50_000, false), (false, 50_000, false), (false, 50_000, true)]
+    {
+        let mut server = Server::new(ServerConfig { agent: "agent".into(), ..offering(signature.clone(), 2) });
+        for (peer, role, name) in [
+            (CLIENT, Role::Client, ""),
+            (victim, Role::Client, ""),
+            (agent, Role::Agent, "agent"),
+            (holder, Role::Server, "holder"),
+        ] {
+            server.handle(Time(0), is_up(peer, role, name), &mut Vec::new());
+        }
+        let meta = Meta::array(Dtype::Float64, &[length as u64]);
+        let datum = DatumId { client: if of_victim { victim } else { NodeId::CATALOG }, serial: 1 };
+        let reader = |client, serial| {
+            let bytes = i32::to_ne_bytes(length).to_vec();
+            let args = vec![Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes }, Argument::Datum(datum)];
+            Task { args, ..task(client, serial, hash) }
+        };
+        let supplies = |from| vec![Supply::direct(datum, meta.clone(), from, String::new(), 1)];
+        let forged = match (of_victim, is_call) {
+            (true, _) => TaskToServer::Resupply { supplies: supplies(CLIENT) },
+            (false, true) => TaskToServer::Call { task: reader(CLIENT, 1), supplies: vec![(datum, meta.clone())] },
+            (false, false) => TaskToServer::RunTasks { tasks: vec![reader(CLIENT, 1)], supplies: supplies(CLIENT) },
+        };
+        let read = TaskToServer::RunTasks { tasks: vec![reader(victim, 1)], supplies: supplies(holder) };
+        let inputs = match of_victim {
+            true => [received(victim, read), received(CLIENT, forged)],
+            false => [received(CLIENT, forged), received(victim, read)],
+        };
+        let mut out = Vec::new();
+        inputs.into_iter().for_each(|input| server.handle(Time(1), input, &mut out));
+        let is_asked = |out: &[Effect], node| {
+            let is_fetch = |message: &Message| matches!(message, Message::Data(DataMessage::Fetch { .. }));
+            out.iter().any(|effect| matches!(effect, Effect::Send { to, message } if *to == node && is_fetch(message)))
+        };
+        assert!(!is_asked(&out, CLIENT), "{out:?}");
+        if !of_victim {
+            let told = format!("{out:?}");
+            assert!(told.contains("SupplyFailed") && told.contains("only servers have shared data"), "{told}");
+            let resupply = TaskToServer::Resupply { supplies: supplies(holder) };
+            server.handle(Time(2), received(agent, resupply), &mut out);
+        }
+        assert!(is_asked(&out, holder), "{out:?}");
+        let arrived = Input::DatumArrived { from: holder, datum, meta: meta.clone(), duration_ns: 1 };
+        server.handle(Time(3), arrived, &mut out);
+        let started =
+            |task| out.iter().any(|effect| matches!(effect, Effect::StartTask { task: of, .. } if of.id == task));
+        assert!(started(TaskId { client: victim, serial: 1 }), "{out:?}");
+    }
 }
 
 const USER: NodeId = NodeId(7);

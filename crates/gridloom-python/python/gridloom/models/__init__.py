@@ -1,14 +1,16 @@
-"""Measurements: servers, links and traffic, how long functions take, and calibration."""
+"""Measurements: servers, links and traffic, how long functions take, calibration, and the usage of users."""
 
 from .calibration import Calibration, CalibrationCall, CalibrationJump, CalibrationPoint
 from .models import Model, ModelPoint, Models
 from .server_info import Link, ServerInfo, Simulation, Traffic
+from .usage import DayUsage, Usage
 
 __all__ = [
     "Calibration",
     "CalibrationCall",
     "CalibrationJump",
     "CalibrationPoint",
+    "DayUsage",
     "Link",
     "Model",
     "ModelPoint",
@@ -16,4 +18,5 @@ __all__ = [
     "ServerInfo",
     "Simulation",
     "Traffic",
+    "Usage",
 ]

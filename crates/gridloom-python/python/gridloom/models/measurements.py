@@ -9,6 +9,7 @@ from .. import _gridloom
 from .calibration import Calibration, CalibrationCall, calibrate
 from .models import Models, models_of
 from .server_info import Link, Traffic, link_of
+from .usage import Usage, usage_of
 
 # How long `models` waits for models that servers have not sent yet, seconds.
 _MODELS_SECONDS = 0.5
@@ -53,3 +54,7 @@ class Measurements:
     def traffic(self) -> Traffic:
         """Bytes moved, as `Grid.traffic`."""
         return Traffic(**self._raw.traffic())
+
+    def usage(self, since: Any, until: Any, user: str | None) -> Usage:
+        """What users have used, as `Grid.usage`."""
+        return usage_of(self._raw, since, until, user)

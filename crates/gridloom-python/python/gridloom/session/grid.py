@@ -7,6 +7,7 @@ cluster of Dask or Ray the engine (`Cluster`). `Grid` is what a program sees of 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import operator
 import os
 import tempfile
@@ -39,6 +40,7 @@ from ..models.calibration import Calibration, CalibrationCall
 from ..models.measurements import Measurements
 from ..models.models import Models
 from ..models.server_info import Link, ServerInfo, Simulation, Traffic
+from ..models.usage import Usage
 from ..pickling.protocol import STREAM
 from ..plans.heuristic import MAP_TIMEOUT, Heuristic, mapping_of
 from ..plans.plan import Plan
@@ -768,7 +770,7 @@ class Grid(OfSession):
         self._shared.delete(name)
 
     def share(self, name: str, users: str | Iterable[str], /) -> None:
-        """Share a name with users of the grid, and with no others: they find and read it as ``~OWNER/NAME``, and its later versions.
+        """Share a name with users and groups of the grid, and with no others: they find and read it as ``~OWNER/NAME``, and its later versions.
 
         Data that a user has found before stay readable for that user's programs.
 
@@ -776,10 +778,13 @@ class Grid(OfSession):
         ----------
         name : str
         users : str or iterable of str
-            Names of users, as `gridloom keys list` shows them; ``"*"`` is everybody. An empty list shares with nobody.
+            Names of users, as `gridloom keys list` shows them; ``"*"`` is everybody. ``"group:climate"`` is a group of the grid's rules: those who
+            belong to it now can read the name. An empty list shares with nobody.
 
         Raises
         ------
+        ArgumentError
+            If the rules of the grid do not define a group.
         UnknownName
             If the name does not exist.
         NotPermitted
@@ -787,12 +792,12 @@ class Grid(OfSession):
 
         Examples
         --------
-        >>> grid.share("mesh", "bert")                           # doctest: +SKIP
+        >>> grid.share("mesh", ["bert", "group:climate"])        # doctest: +SKIP
         """
         self._shared.share(name, users)
 
     def names(self, prefix: str = "") -> list[SharedName]:
-        """List the names that begin with `prefix`: the user's own in order, then those that others share with the user.
+        """List the names that begin with `prefix`: the user's own in order, then those of others that the user may read.
 
         Parameters
         ----------
@@ -952,6 +957,36 @@ class Grid(OfSession):
             Over the client's links, between servers, and by pair.
         """
         return self._measurements.traffic()
+
+    def usage(
+        self, since: str | datetime.date | None = None, until: str | datetime.date | None = None, *, user: str | None = None
+    ) -> Usage:
+        """Return what users have used of the grid, by day. Administrators see all users, others only themselves.
+
+        Servers report every ten seconds, so the last calls may be missing.
+
+        Parameters
+        ----------
+        since, until : str or datetime.date, optional
+            First and last day, in UTC, such as ``"2026-11-29"``; by default all that the agent has.
+        user : str, optional
+            Only this user.
+
+        Returns
+        -------
+        Usage
+
+        Raises
+        ------
+        UsageError
+            If the grid has no agent, or this user may not see the usage of the other one.
+
+        Examples
+        --------
+        >>> sum(day.succeeded for day in grid.usage(since="2026-11-01").days)    # doctest: +SKIP
+        1204
+        """
+        return self._measurements.usage(since, until, user)
 
     # The clock, and what processes run.
 

@@ -40,7 +40,7 @@ class SharedName:
     owner : str
         The user to whom it belongs.
     readers : tuple of str
-        Users with whom the owner has shared it; ``*`` is everybody. See `Grid.share`.
+        Users and groups with whom the owner has shared it; ``*`` is everybody. See `Grid.share`.
     """
 
     name: str

@@ -19,7 +19,8 @@ impl Admission {
             if is_its && self.executor.reads(datum) && !self.replicas.is_known(datum) {
                 let size_bytes = meta.checked_size_bytes().unwrap_or(u64::MAX);
                 let origin = if is_call || self.config.is_stateless { Origin::Argument } else { Origin::Copied };
-                let comes_unasked = is_call && size_bytes <= EAGER_BYTES_MAX;
+                // A client sends the small arguments of a call with it, but never shared data.
+                let comes_unasked = is_call && !datum.is_shared() && size_bytes <= EAGER_BYTES_MAX;
                 let awaited = AwaitedDatum::new(size_bytes, origin, (from, address, hops));
                 self.fetches.expect(datum, AwaitedDatum { is_pushed: comes_unasked, ..awaited });
             }
