@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use gridloom_base::EscapedLine;
 use gridloom_core::data::IdentifierKey;
 use gridloom_core::node::{Agent, AgentConfig, Command, Event, Node, Role as NodeRole, UsageTable};
@@ -56,7 +57,16 @@ pub fn run(options: Options) -> Result<ExitCode> {
     options.rest.check(options.listen)?;
     let keys = options.rest.keys(Role::Agent, &options.name, options.standby_of.is_none())?.own;
     if let Some(primary) = &options.standby_of {
+        if primary.contains('/') && !options.rest.relays.is_empty() {
+            bail!(
+                "--standby-of {primary} with --relay: a relay leads to one agent, so the standby would find itself; give the \
+                 address of the agent itself, or start the standby without --relay"
+            );
+        }
         options.rest.start_log();
+        // A mistake is reported now, not when the agent is missed.
+        RulesFile::open(options.rules.clone(), &keys, options.rest.has_keys_folder())?;
+        options.rest.site()?;
         return stand_by(&options, &keys, primary);
     }
     let agent = RunningAgent::start(&options, &keys, || options.rest.start_log())?;
@@ -112,6 +122,9 @@ impl RunningAgent {
     }
 }
 
+/// Interval at which a standby that cannot take over tries again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Watches the agent at an address, and takes its place while it does not answer.
 fn stand_by(options: &Options, keys: &Keys, primary: &str) -> Result<ExitCode> {
     let make = |_, _: &str| (NodeRole::Client, options.name.clone(), Box::new(AgentWatch::new(primary)) as BoxMachine);
@@ -121,24 +134,41 @@ fn stand_by(options: &Options, keys: &Keys, primary: &str) -> Result<ExitCode> {
         true => print_json(&json!({ "standby_of": primary }))?,
         false => print_line(&format!("standby of the agent at {primary}"))?,
     }
-    while wait_for(&watch, &options.name, PRIMARY_LOST) {
-        let agent = RunningAgent::start(options, keys, || ())?;
+    while wait_for(&watch, &options.name, PRIMARY_LOST, None) {
+        let agent = loop {
+            match RunningAgent::start(options, keys, || ()) {
+                Ok(agent) => break Some(agent),
+                Err(error) => {
+                    tracing::error!(target: "gridloom.agent", "the standby cannot take over; trying again: {error:#}");
+                    let until = Some(Instant::now() + RETRY_INTERVAL);
+                    if wait_for(&watch, &options.name, PRIMARY_BACK, until) || watch.is_closed() {
+                        break None;
+                    }
+                }
+            }
+        };
+        let Some(agent) = agent else { continue };
         let node = agent.node.clone();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                wait_for(&watch, &options.name, PRIMARY_BACK);
+                wait_for(&watch, &options.name, PRIMARY_BACK, None);
                 node.command(Command::Stop);
                 node.stop();
             });
-            agent.drive()
+            let ended = agent.drive();
+            if ended.is_err() {
+                // Ends the wait for the agent.
+                watch.stop();
+            }
+            ended
         })?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until a node has logged a line with this text. Returns false if the node has ended.
-fn wait_for(node: &NetNode, name: &str, text: &str) -> bool {
-    let found = node.wait(None, |events| {
+/// Waits until a node has logged a line with this text. Returns false if the node has ended, or at the deadline.
+fn wait_for(node: &NetNode, name: &str, text: &str, deadline: Option<Instant>) -> bool {
+    let found = node.wait(deadline, |events| {
         while let Some(event) = events.pop_front() {
             if let Event::Log(line) = event {
                 gridloom_net::log::emit(name, &line);

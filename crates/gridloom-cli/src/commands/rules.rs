@@ -222,6 +222,9 @@ impl RulesFile {
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(LOOK_INTERVAL);
+                if node.is_closed() {
+                    return;
+                }
                 let version = FileVersion::of(&self.path);
                 if version == self.version {
                     continue;

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use crate::support::bounds::until;
 use crate::support::{
-    Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, serve_command, succeeds,
+    Grid, Log, Running, first_line, gridloom, idl, library, line_with, logging, serve_command, status_and_stderr,
+    succeeds,
 };
 
 /// An agent, its standby, and two servers that know both.
@@ -84,4 +85,24 @@ fn a_standby_takes_over_from_an_agent_that_hangs() {
     signal("-CONT");
     line_with(&mut pair.log, "the standby steps down");
     pair.wait_for_calls();
+}
+
+#[test]
+fn a_standby_that_would_find_itself_is_refused() {
+    let arguments = ["agent", "--listen", "127.0.0.1:0", "--standby-of", "127.0.0.1:9/agent", "--relay", "127.0.0.1:9"];
+    let (code, error) = status_and_stderr(gridloom(&arguments));
+    assert!(code == 1 && error.contains("the standby would find itself"), "{error}");
+}
+
+#[test]
+fn a_standby_whose_port_is_in_use_takes_over_later() {
+    let Grid { agent, address } = Grid::start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let spare = taken.local_addr().unwrap().to_string();
+    let (mut standby, mut log) = logging(&mut standby_command(&spare, &address));
+    first_line(&mut standby);
+    agent.kill();
+    line_with(&mut log, "the standby cannot take over; trying again: cannot listen on");
+    drop(taken);
+    until("the standby", || gridloom(&["servers", "--agent", &spare]).output().unwrap().status.success().then_some(()));
 }

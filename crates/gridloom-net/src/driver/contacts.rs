@@ -624,7 +624,11 @@ impl Connections {
         }
         self.try_due(now);
         for number in self.dials.late(now) {
-            self.dial_failed(number, no_answer());
+            let reasons = self.dials.get_mut(number).map(|dial| {
+                dial.add_reason(no_answer());
+                dial.why_failed()
+            });
+            self.dial_failed(number, reasons.unwrap_or_default());
         }
         for address in self.dials.take_late_shadowed(now) {
             let why = "the other connection between the two nodes was lost".into();

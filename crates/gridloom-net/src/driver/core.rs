@@ -350,8 +350,10 @@ impl Core {
                 Notice::Released { link, serial, retired } => {
                     released.entry((link, retired)).or_default().push(serial);
                 }
-                Notice::Resolved { dial, addresses } => self.contacts.resolved(dial, addresses),
-                Notice::Relayed { dial, path, outcome } => self.contacts.relayed(dial, &path, outcome),
+                Notice::Resolved { dial, addresses } => self.contacts.resolved(dial, addresses, self.clock.now()),
+                Notice::Relayed { dial, path, outcome } => {
+                    self.contacts.relayed(dial, &path, outcome, self.clock.now());
+                }
                 Notice::RelayedPeer { stream } => self.contacts.accept_relayed(stream, self.clock.now()),
                 Notice::Registration { relay, outcome } => self.on_registration(relay, outcome),
                 Notice::Mapped { number, outcome } => {

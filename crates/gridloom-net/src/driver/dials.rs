@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use gridloom_base::address::RelayPath;
-use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING};
+use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING, is_permanent};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
@@ -43,8 +43,26 @@ impl Dial {
     /// Ends an attempt that has failed.
     pub(super) fn attempt_failed(&mut self, why: String) {
         self.attempts -= 1;
+        self.add_reason(why);
+    }
+
+    pub(super) fn add_reason(&mut self, why: String) {
         if !self.reasons.contains(&why) {
             self.reasons.push(why);
+        }
+    }
+
+    /// Returns why the dial has failed. A refusal by one candidate says nothing about the others, so the reason is permanent
+    /// only if all are.
+    pub(super) fn why_failed(&self) -> String {
+        let (permanent, other): (Vec<&String>, Vec<&String>) = self.reasons.iter().partition(|why| is_permanent(why));
+        match (&permanent[..], &other[..]) {
+            (_, []) => self.reasons.join("; "),
+            (_, other) => {
+                let refused = permanent.iter().map(|_| "another address is that of a node that refuses");
+                let all: Vec<&str> = other.iter().map(|why| why.as_str()).chain(refused.take(1)).collect();
+                all.join("; ")
+            }
         }
     }
 
@@ -192,7 +210,11 @@ mod tests {
         dial.attempt_failed("why".into());
         assert!(!dial.has_failed());
         dial.attempt_failed("why".into());
-        assert!(dial.has_failed() && dial.reasons == ["why"]);
+        assert!(dial.has_failed() && dial.why_failed() == "why");
+        dial.add_reason("the agent there refused: it is of another grid".into());
+        assert_eq!(dial.why_failed(), "why; another address is that of a node that refuses");
+        dial.reasons.remove(0);
+        assert!(is_permanent(&dial.why_failed()));
         assert_eq!((dials.due(Time(8)), dials.deadlines().min()), (vec![], Some(Time(9))));
     }
 

@@ -44,6 +44,8 @@ const OPEN_MAX: Duration = Duration::from_secs(15);
 const OPEN_PAUSE: Duration = Duration::from_millis(25);
 /// Maximum time of a direct dial to a node that has other addresses.
 const DIRECT_LIMIT: Duration = Duration::from_secs(1);
+/// The same if the address did not answer lately.
+const RETRY_LIMIT: Duration = Duration::from_millis(250);
 
 /// A datum or probe to send.
 pub(super) struct Job {
@@ -292,7 +294,14 @@ impl Thread {
             }
         }
         if !peer.relayed.is_empty() {
-            return self.dial(number, stripes, Paths::Relayed, until).map(Stream::Tcp);
+            match self.dial(number, stripes, Paths::Relayed, until) {
+                Ok(stripes) => return Ok(Stream::Tcp(stripes)),
+                Err(error) => failed = error,
+            }
+        }
+        // The relay of the peer may be down, but not that of this node.
+        if !asks_first && !self.route.own.address.is_empty() {
+            return self.request_stream(number, until);
         }
         Err(failed)
     }
@@ -420,11 +429,20 @@ pub fn dial_bulk(
         let first = usize::from(own.stripe.number) % addresses.len().max(1);
         addresses.rotate_left(first);
         let has_others = !relayed.is_empty() || direct.len() > 1;
-        for address in addresses.into_iter().filter(|address| relayed.is_empty() || !unreachable.has(address)) {
-            let limit = if has_others { DIRECT_LIMIT } else { Duration::from_nanos(DIAL_NS_MAX) };
+        // Those that did not answer lately are tried last, and for a shorter time.
+        addresses.sort_by_key(|address| unreachable.has(address));
+        for address in addresses {
+            let limit = match unreachable.has(&address) {
+                true => RETRY_LIMIT,
+                false if has_others => DIRECT_LIMIT,
+                false => Duration::from_nanos(DIAL_NS_MAX),
+            };
             let dialled = TcpStream::connect_timeout(&address, limit.min(left(until)?));
             if dialled.is_err() {
                 unreachable.add(address);
+            }
+            if dialled.is_ok() {
+                unreachable.remove(&address);
             }
             match dialled.and_then(|socket| greet(socket, &address.into())) {
                 Ok(stream) => return Ok(stream),

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::transport_support::*;
 use gridloom_base::NodeId;
@@ -308,4 +308,29 @@ fn the_registration_of_a_node_that_is_gone_ends() {
     drop(server);
     relay.wait("the end of the registration", |status| status.nodes == 0);
     assert!(dial_fails(&remote_client(), &address).ends_with("the node is not registered with the relay"));
+}
+
+#[test]
+fn a_server_that_takes_connections_all_the_time_stays_registered() {
+    let relay = RunningRelay::start();
+    let server = hidden(&[&relay]);
+    relay.wait("registration", |status| status.nodes == 1);
+    // Longer than the silence after which a registration ends.
+    let until = Instant::now() + Duration::from_secs(12);
+    while Instant::now() < until {
+        let client = remote_client();
+        connect_to(&client, server.id(), server.node.address());
+        assert_eq!(relay.handle.status().nodes, 1, "the registration was lost");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_relay_given_twice_is_used_once() {
+    let relay = RunningRelay::start();
+    let server = hidden(&[&relay, &relay]);
+    relay.wait("registration", |status| status.nodes == 1);
+    let client = remote_client();
+    client.dial(&server);
+    exchange(&client, &server);
 }

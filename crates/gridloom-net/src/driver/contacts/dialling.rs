@@ -53,7 +53,7 @@ impl Connections {
             return self.attempt_failed(number, error);
         }
         if let Some(addresses) = numeric {
-            return self.resolved(number, Ok(addresses));
+            return self.resolved(number, Ok(addresses), now);
         }
         self.check_at = self.check_at.min(now + HEAD_START_NS);
         let inbox = self.inbox.clone();
@@ -66,7 +66,8 @@ impl Connections {
     }
 
     /// Handles the direct addresses of a dial. Those that did not answer lately are tried last.
-    pub(in crate::driver) fn resolved(&mut self, number: u64, addresses: io::Result<Vec<SocketAddr>>) {
+    pub(in crate::driver) fn resolved(&mut self, number: u64, addresses: io::Result<Vec<SocketAddr>>, now: Time) {
+        self.now = now;
         let Some(dial) = self.dials.get_mut(number) else { return };
         let addresses = match addresses {
             Err(error) => return self.attempt_failed(number, format!("{UNRESOLVED} ({error})")),
@@ -85,7 +86,14 @@ impl Connections {
     }
 
     /// Handles the outcome of a connection through a relay.
-    pub(in crate::driver) fn relayed(&mut self, number: u64, path: &RelayPath, outcome: io::Result<TcpStream>) {
+    pub(in crate::driver) fn relayed(
+        &mut self,
+        number: u64,
+        path: &RelayPath,
+        outcome: io::Result<TcpStream>,
+        now: Time,
+    ) {
+        self.now = now;
         let connected = outcome.and_then(|stream| {
             // Another candidate may have led to the node meanwhile.
             if self.dials.get_mut(number).is_none() {
@@ -94,9 +102,13 @@ impl Connections {
             let (handshake, first) = Handshake::dial(self.credentials.clone(), self.own.clone())?;
             let stream = DelayedStream::new(Stream::from_std(stream)?);
             let stream = TlsStream::dial(stream, &self.credentials.tls, &path.into())?;
-            let (token, deadline) = (self.next_token, self.now + HANDSHAKE_NS_MAX);
+            let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
             self.add(stream, Stage::Handshaking, handshake, Some(number), deadline)?.queue_handshake_frame(&first);
             self.open.dirty.insert(token);
+            if let Some(dial) = self.dials.get_mut(number) {
+                // The relay may have taken most of the time.
+                dial.deadline = dial.deadline.max(deadline);
+            }
             Ok(())
         });
         if let Err(error) = connected {
@@ -123,7 +135,7 @@ impl Connections {
         let next_at = self.now + HEAD_START_NS;
         while let Some(dial) = self.dials.get_mut(number) {
             if dial.has_failed() {
-                let why = dial.reasons.join("; ");
+                let why = dial.why_failed();
                 return self.dial_failed(number, why);
             }
             let deadline = dial.deadline;
@@ -182,6 +194,7 @@ impl Connections {
 
     pub(super) fn dial_failed(&mut self, number: u64, why: String) {
         if let Some(dial) = self.dials.end(number) {
+            self.end_attempts(number, None);
             self.news.push_back(ConnectionUpdate::Input(Input::DialFailed {
                 address: dial.address,
                 why,
@@ -190,15 +203,23 @@ impl Connections {
         }
     }
 
-    /// Closes the other attempts of a dial that has led to its node.
-    pub(super) fn end_other_attempts(&mut self, number: u64, token: usize) {
-        let is_other = |(other, contact): &(&usize, &super::Connection)| {
-            **other != token && contact.dial == Some(number) && !matches!(contact.stage, Stage::Up(_))
-        };
-        let others: Vec<usize> = self.connections.iter().filter(is_other).map(|(other, _)| *other).collect();
-        for other in others {
-            if let Some(address) = self.forget(other).and_then(|contact| contact.dialled) {
-                // Another path was faster, so later dials try this address last.
+    /// Returns the attempts of a dial.
+    pub(super) fn attempts_of(&self, number: u64) -> Vec<usize> {
+        let is_attempt =
+            |contact: &super::Connection| contact.dial == Some(number) && !matches!(contact.stage, Stage::Up(_));
+        self.connections.iter().filter(|(_, contact)| is_attempt(contact)).map(|(token, _)| *token).collect()
+    }
+
+    /// Closes the attempts of a dial that has ended, except the one that has led to its node. `is_relayed` says whether that
+    /// one uses a relay.
+    pub(super) fn end_attempts(&mut self, number: u64, kept: Option<(usize, bool)>) {
+        for other in self.attempts_of(number) {
+            if kept.is_some_and(|(token, _)| token == other) {
+                continue;
+            }
+            let Some(contact) = self.forget(other) else { continue };
+            if let (Stage::Connecting, Some((_, true)), Some(address)) = (contact.stage, kept, contact.dialled) {
+                // The relay was faster, so later dials try this address last.
                 self.unreachable.add(address);
             }
         }

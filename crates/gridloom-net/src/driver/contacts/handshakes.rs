@@ -119,11 +119,22 @@ impl Connections {
         if let Err(why) = self.credentials.check_revoked(&session.certificate) {
             return self.refused(token, Some(hello.role), &HandshakeError::Unacceptable(why), now);
         }
+        let number = self.connections.get(&token).and_then(|contact| contact.dial);
+        let attempts = number.map_or(0, |number| self.attempts_of(number).len());
         let contact = self.connections.get_mut(&token).expect("its handshake has just ended");
         let (number, direct) = (contact.dial, contact.dialled);
+        if verdict == Verdict::Duplicate
+            && let Some(number) = number
+            && attempts > 1
+        {
+            // Another attempt of this dial may be the one that the peer has accepted.
+            let _ = contact.channel.flush(&mut self.buffers);
+            self.forget(token);
+            return self.attempt_failed(number, "another attempt is under way".into());
+        }
         let dialled = number.and_then(|number| self.dials.end(number));
         direct.into_iter().for_each(|address| self.unreachable.remove(&address));
-        number.into_iter().for_each(|number| self.end_other_attempts(number, token));
+        number.into_iter().for_each(|number| self.end_attempts(number, Some((token, direct.is_none()))));
         let contact = self.connections.get_mut(&token).expect("only other attempts were closed");
         if verdict == Verdict::Duplicate {
             // Send the decider's final verdict; this node may be the decider.

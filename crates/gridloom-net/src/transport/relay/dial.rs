@@ -1,7 +1,7 @@
 //! The side of a node: connections to and through a relay, on blocking sockets.
 
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use gridloom_base::address::RelayPath;
@@ -56,22 +56,27 @@ pub(super) fn accept(
 /// Opens a connection to a relay, and checks that it is one of this grid.
 pub(super) fn open(relay: &str, credentials: &Credentials, until: Instant) -> io::Result<TlsStream<TcpStream>> {
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in relay.to_socket_addrs()? {
-        let socket = match TcpStream::connect_timeout(&address, left(until)?) {
-            Ok(socket) => socket,
-            Err(error) => {
-                failed = error;
-                continue;
-            }
-        };
-        prepare_blocking(&socket)?;
-        let mut stream = TlsStream::dial_with(socket, credentials.tls.relay.clone(), &address.into())?;
-        stream.set_blocking();
-        stream.within(left(until)?, |stream| stream.complete_handshake())?;
-        credentials.relay(stream.peer_certificates()).map_err(io::Error::other)?;
-        return Ok(stream);
+    let addresses: Vec<SocketAddr> = relay.to_socket_addrs()?.collect();
+    for (index, address) in addresses.iter().enumerate() {
+        // One that drops packets leaves time for the others.
+        let others = addresses.len() - index;
+        match open_at(*address, credentials, left(until)? / others as u32) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
     }
     Err(failed)
+}
+
+fn open_at(address: SocketAddr, credentials: &Credentials, limit: Duration) -> io::Result<TlsStream<TcpStream>> {
+    let until = Instant::now() + limit;
+    let socket = TcpStream::connect_timeout(&address, limit)?;
+    prepare_blocking(&socket)?;
+    let mut stream = TlsStream::dial_with(socket, credentials.tls.relay.clone(), &address.into())?;
+    stream.set_blocking();
+    stream.within(left(until)?, |stream| stream.complete_handshake())?;
+    credentials.relay(stream.peer_certificates()).map_err(io::Error::other)?;
+    Ok(stream)
 }
 
 /// Returns the error for a reply that is not the expected one.

@@ -13,6 +13,8 @@ use super::protocol::{self, Reply, Request};
 use super::{MEMBERS_MAX, SILENCE_MAX};
 use crate::transport::tls::TlsStream;
 
+/// Maximum number of reads of a ready socket: pings come at intervals.
+const READS_MAX: u32 = 16;
 /// Maximum number of bytes that wait for a node to read them.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
@@ -60,11 +62,12 @@ impl Member {
     /// Handles a ready socket.
     ///
     /// # Errors
-    /// If the connection ends, or the node breaks the protocol.
+    /// If the connection ends, or the node breaks the protocol: it has little to say, so one that floods the relay loses its
+    /// registration.
     pub(super) fn on_ready(&mut self, now: Instant) -> io::Result<()> {
         self.write_waiting()?;
         let mut chunk = [0; 4096];
-        loop {
+        for _ in 0..READS_MAX {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {
@@ -76,6 +79,7 @@ impl Member {
                 Err(error) => return Err(error),
             }
         }
+        Err(io::Error::new(ErrorKind::InvalidData, "it sends without a pause"))
     }
 
     fn handle_received(&mut self) -> io::Result<()> {

@@ -30,6 +30,10 @@ use std::time::Duration;
 pub const MEMBERS_MAX: usize = 4096;
 /// Maximum number of connections that a relay forwards or sets up.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Maximum number of these that holders of certificates of one name open.
+pub const CONNECTIONS_OF_ONE_MAX: usize = 512;
+/// Maximum number of connections that one node is asked to take at a time.
+pub const PENDING_AT_ONE_MAX: usize = 128;
 /// Maximum number of connections of a relay in the handshake at a time, each with a thread. A new one replaces the oldest.
 pub const HANDSHAKES_MAX: usize = 256;
 /// Time within which a dialler and the node complete what is needed to connect them.

@@ -1,5 +1,6 @@
 //! Registrations of a node at relays: each has a thread that keeps it alive and takes the connections of other nodes.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +54,8 @@ impl Registrations {
         inbox: &Arc<Inbox>,
     ) -> io::Result<Registrations> {
         let mut all = Registrations::default();
-        for relay in relays {
+        let distinct: BTreeSet<&String> = relays.iter().collect();
+        for relay in distinct {
             let shared = Arc::new(Shared {
                 relay: relay.clone(),
                 credentials: credentials.clone(),
@@ -88,7 +90,7 @@ impl Shared {
         let (mut pause, mut reported) = (PAUSE.0, None);
         loop {
             let registered = self.register();
-            let is_registered = registered.is_ok();
+            let (is_registered, since) = (registered.is_ok(), Instant::now());
             let why = match registered.and_then(|stream| self.keep(stream)) {
                 Ok(()) => return,
                 Err(error) if is_registered => format!("the registration was lost: {}", in_words(&error)),
@@ -100,7 +102,9 @@ impl Shared {
             if is_registered || reported.as_ref() != Some(&why) {
                 self.inbox.post(Notice::Registration { relay: self.relay.clone(), outcome: Err(why.clone()) });
             }
-            pause = if is_registered { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
+            // A registration that ends at once will end again, for example if another process replaces it.
+            let has_lasted = is_registered && since.elapsed() >= SILENCE_MAX;
+            pause = if has_lasted { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
             reported = Some(why);
             if !self.pause(pause) {
                 return;
@@ -146,7 +150,13 @@ impl Shared {
         stream.get().set_read_timeout(Some(PING_INTERVAL))?;
         stream.get().set_write_timeout(Some(PING_INTERVAL))?;
         let (mut received, mut chunk, mut last_sign) = (Vec::new(), [0; 4096], Instant::now());
+        let mut last_ping = Instant::now();
         loop {
+            // Also while the relay sends requests, because only what this node sends renews its registration.
+            if last_ping.elapsed() >= PING_INTERVAL {
+                last_ping = Instant::now();
+                protocol::write(&mut stream, &Request::Ping)?;
+            }
             match io::Read::read(&mut stream, &mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => {
@@ -157,7 +167,6 @@ impl Shared {
                     if last_sign.elapsed() > SILENCE_MAX {
                         return Err(ErrorKind::TimedOut.into());
                     }
-                    protocol::write(&mut stream, &Request::Ping)?;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

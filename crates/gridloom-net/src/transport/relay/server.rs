@@ -19,7 +19,7 @@ use rustls::ServerConfig;
 use super::forwarding::{Forwarded, Pipes, Progress};
 use super::members::{Member, Members};
 use super::protocol::{self, ConnectionToken, Reply, Request, VERSION};
-use super::{CONNECTIONS_MAX, HANDSHAKES_MAX, SET_UP_TIME};
+use super::{CONNECTIONS_MAX, CONNECTIONS_OF_ONE_MAX, HANDSHAKES_MAX, PENDING_AT_ONE_MAX, SET_UP_TIME};
 use crate::descriptors::raise_descriptor_limit;
 use crate::identity::{Credentials, Keys, id_of, random};
 use crate::threads::{self, STACK_BYTES};
@@ -241,6 +241,10 @@ impl Relay {
                     return;
                 }
             };
+            if self.handshaking.len() >= HANDSHAKES_MAX {
+                // Some have ended already.
+                self.take_arrivals(now);
+            }
             if self.handshaking.len() >= HANDSHAKES_MAX
                 && let Some((_, oldest)) = self.handshaking.pop_first()
             {
@@ -324,10 +328,20 @@ impl Relay {
 
     /// Asks the target of a dialler to take the connection.
     fn request(&mut self, mut dialler: Dialler, now: Instant) {
-        let refusal = match self.members.find(&dialler.target) {
+        let identity = &dialler.certificate.identity;
+        let forwarded = self.connections.values().map(|connection| &connection.certificates[0]);
+        let all = self.pending.values().map(|pending| &pending.dialler.certificate).chain(forwarded);
+        let of_dialler = all.filter(|certificate| certificate.identity == *identity).count();
+        let target = self.members.find(&dialler.target);
+        let at_target = self.pending.values().filter(|pending| Some(pending.member) == target).count();
+        let refusal = match target {
             _ if self.connections.len() + self.pending.len() >= CONNECTIONS_MAX => {
                 "the relay has reached its limit of connections"
             }
+            _ if of_dialler >= CONNECTIONS_OF_ONE_MAX => {
+                "the relay has reached its limit of connections of one user or node"
+            }
+            Some(_) if at_target >= PENDING_AT_ONE_MAX => "the node has too many connections to take at a time",
             None => "the node is not registered with the relay",
             Some(token) => match (random::<16>(), self.members.get_mut(token)) {
                 (Ok(number), Some(member)) => match member.send(&Reply::Incoming { token: number }) {
