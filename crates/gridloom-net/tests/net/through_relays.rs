@@ -71,7 +71,10 @@ fn remote_client() -> TestNode {
 fn connect_to(from: &TestNode, to: NodeId, address: &str) {
     from.perform([Effect::Dial { address: address.into() }]);
     from.expect("PeerUp", |input| match input {
-        Input::PeerUp { peer, .. } => Some(assert_eq!(*peer, to)),
+        Input::PeerUp { peer, .. } => {
+            assert_eq!(*peer, to);
+            Some(())
+        }
         Input::DialFailed { why, .. } => panic!("{why}"),
         _ => None,
     });

@@ -225,7 +225,7 @@ mod tests {
         assert!((forwarded.bytes as usize) < written, "the rest waits");
         drop(a);
         let reader = std::thread::spawn(move || b.read_to_end(&mut Vec::new()).unwrap());
-        while forwarded.forward(&mut pipes).map_or(false, |_| !forwarded.directions[0].is_done) {}
+        while forwarded.forward(&mut pipes).is_ok_and(|_| !forwarded.directions[0].is_done) {}
         drop(forwarded);
         assert_eq!(reader.join().unwrap(), written);
     }

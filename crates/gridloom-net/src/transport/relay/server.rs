@@ -44,6 +44,9 @@ enum Arrival {
     Acceptor { socket: TcpStream, token: ConnectionToken, certificate: Box<Certificate> },
 }
 
+/// The number of a handshake that has ended, and its outcome.
+type Handshaken = (u64, io::Result<Arrival>);
+
 /// A node that waits to be connected to another.
 struct Dialler {
     stream: TlsStream<TcpStream>,
@@ -115,7 +118,7 @@ pub struct Relay {
     handshakes: u64,
     next_token: usize,
     accept_again: Option<Instant>,
-    arrivals: (Sender<(u64, io::Result<Arrival>)>, Receiver<(u64, io::Result<Arrival>)>),
+    arrivals: (Sender<Handshaken>, Receiver<Handshaken>),
     handle: RelayHandle,
     /// Bytes of connections that have ended.
     bytes_before: u64,
