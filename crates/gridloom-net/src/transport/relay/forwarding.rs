@@ -59,7 +59,7 @@ pub(super) struct Forwarded {
     pub(super) bytes: u64,
 }
 
-/// What is left to do after a turn.
+/// Remaining work after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     /// The sockets report when they are ready.

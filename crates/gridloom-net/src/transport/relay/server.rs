@@ -503,7 +503,7 @@ fn greet(socket: TcpStream, credentials: &Credentials, tls: Arc<ServerConfig>) -
     }
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 enum Admitted {
     Member(NodeId, bool),
     Dialler(RelayTarget),
