@@ -29,17 +29,22 @@ AGENT, RELAY = f"{HUB}:7711", f"{HUB}:8443"
 HOSTS = ["one", "two", "home"]
 TASKS = 60
 LOG = Path(os.devnull)
-FUNCTIONS = """
+FUNCTIONS = '''
 import time
 import gridloom as gl
 import numpy as np
 from numpy.typing import NDArray
 
 @gl.function(module="own", work="n")
-def step(a: gl.Array[NDArray[np.float64], "n"], b: gl.Array[NDArray[np.float64], "n"], seconds: float) -> gl.Array[NDArray[np.float64], "n"]:
+def step(
+    a: gl.Array[NDArray[np.float64], "n"], b: gl.Array[NDArray[np.float64], "n"], seconds: float, mark: str
+) -> gl.Array[NDArray[np.float64], "n"]:
+    """Writes a file, if `mark` names one."""
+    if mark:
+        open(mark, "w").close()
     time.sleep(seconds)
     return a / 2 + b + 1
-"""
+'''
 
 
 def run(*command):
@@ -109,21 +114,22 @@ def process(*command, cwd=None):
         started.wait()
 
 
-def client(seconds, size):
-    """The program on the client's host: 60 tasks, each of which needs results of two others, one on each server."""
+def client(seconds, size, mark, bound):
+    """The program on the client's host: 60 tasks in 30 rounds. Each needs both results of the round before. If `bound`, one of each round
+    runs on each server; otherwise the mapper decides, and tasks of a lost server run again."""
     import gridloom as gl
     import numpy as np
 
     with gl.connect(AGENT, timeout=60) as grid:
         step = grid.function("own/step")
-        sides = [step.on("one"), step.on("two")]
+        sides = [step.on("one"), step.on("two")] if bound else [step, step]
         first = np.arange(size, dtype=float)
         expected = [first, first]
         # Servers measure how long calls take, and report it to the agent.
         for _ in range(50):
             with grid.group() as group:
                 for side in sides * 4:
-                    side(first, first, seconds)
+                    side(first, first, seconds, "")
             group.wait()
             if group.report().predicted_seconds > seconds:
                 break
@@ -133,10 +139,8 @@ def client(seconds, size):
         with grid.group() as group:
             values = [first, first]
             for number in range(TASKS // 2):
-                values = [side(*values, seconds) for side in sides]
+                values = [side(*values, seconds, mark if number == TASKS // 6 else "") for side in sides]
                 expected = [expected[0] / 2 + expected[1] + 1] * 2
-                if number == 4:
-                    print("running", flush=True)
             results = [value.get() for value in values]
         assert all(np.array_equal(result, want) for result, want in zip(results, expected))
         report = group.report()
@@ -162,14 +166,17 @@ def main(scenario, folder):
             if scenario == "vpn":
                 own += f"+10.9.0.{HOSTS.index(host) + 1}:7801"
             command = [PROGRAM, "serve", "functions.py", "--python", sys.executable, "--agent", AGENT, "--relay", RELAY, "--name", host]
-            options = ["--listen", "0.0.0.0:7801", "--advertise", own, "--models", "none", "--slots", "2"]
+            options = ["--listen", "0.0.0.0:7801", "--advertise", own, "--models", "none", "--slots", "1"]
             stack.enter_context(process(*enter(host), *command, *options, cwd=folder))
-        seconds, size = ("0.1", "20000") if scenario in ("cut", "vpn") else ("0.01", "200000")
-        command = [*enter("home"), sys.executable, __file__, "client", seconds, size]
+        seconds, size, bound = ("0.1", "20000", "") if scenario in ("cut", "vpn") else ("0.01", "200000", "bound")
+        mark = folder / "running"
+        command = [*enter("home"), sys.executable, __file__, "client", seconds, size, str(mark), bound]
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert program.stdout.readline() == "ready\n"
         print("go", file=program.stdin, flush=True)
-        assert program.stdout.readline() == "running\n"
+        while not mark.exists():
+            assert program.poll() is None
+            time.sleep(0.001)
         if scenario == "cut":
             forward(False)
         if scenario == "vpn":
@@ -182,6 +189,6 @@ def main(scenario, folder):
 
 if __name__ == "__main__":
     if sys.argv[1] == "client":
-        client(float(sys.argv[2]), int(sys.argv[3]))
+        client(float(sys.argv[2]), int(sys.argv[3]), sys.argv[4], bool(sys.argv[5]))
     else:
         main(sys.argv[1], sys.argv[2])

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridloom_base::NodeId;
-use gridloom_base::dial::{REFUSED, SILENT, agent_remedy, may_recover};
+use gridloom_base::address::SEPARATOR;
+use gridloom_base::dial::{REFUSED, SILENT, agent_remedy, is_permanent, may_recover};
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
@@ -170,7 +171,10 @@ fn opened(backend: impl Backend + 'static, processes: Option<LocalProcesses>) ->
 
 /// Waits for the first answer of the agent at that address: `left` is the rest of the limit.
 fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration) -> Result<(), Error> {
-    let is_connected = |state: &mut State| state.directory.is_connected(may_recover);
+    // A standby agent takes over within seconds.
+    let has_standby = address.contains(SEPARATOR);
+    let recovers = |why: &str| may_recover(why) || has_standby && !is_permanent(why);
+    let is_connected = |state: &mut State| state.directory.is_connected(recovers);
     match wait_with_report(session, address, left, limit, is_connected) {
         Ok(result) => result,
         Err(error @ Error::Process(_)) => Err(error),

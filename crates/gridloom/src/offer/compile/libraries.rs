@@ -27,10 +27,14 @@ impl Libraries {
     /// Finds all libraries that the texts name. File names are relative to the folder of the description, `file`.
     ///
     /// # Errors
-    /// If a library `-lname` is not found, with the searched places, or a word is a makefile variable.
+    /// If a library `-lname` is not found, with the searched places, a word is a makefile variable, or a quotation mark is not
+    /// closed.
     pub(crate) fn find(texts: &[String], file: &Path) -> Result<Libraries, Error> {
         let folder = file.parent().unwrap_or(Path::new(""));
-        let words: Vec<String> = texts.iter().flat_map(|text| words(text, folder)).collect();
+        let mut words = Vec::new();
+        for text in texts {
+            words.extend(words_of(text, file)?);
+        }
         let own = words.iter().filter_map(|word| Some(folder.join(word.strip_prefix("-L")?)));
         let own: Vec<PathBuf> = own.map(|folder| std::path::absolute(&folder).unwrap_or(folder)).collect();
         let mut found = Libraries::default();
@@ -107,19 +111,26 @@ impl Libraries {
 
 /// Splits a text into words. A text is a list of linker options, in which words with blanks are quoted, or the name of an
 /// existing file, which may contain blanks. `-L` and `-l` may be separate from their values.
-fn words(text: &str, folder: &Path) -> Vec<String> {
-    if folder.join(text).is_file() {
-        return vec![text.to_string()];
+fn words_of(text: &str, file: &Path) -> Result<Vec<String>, Error> {
+    if file.parent().unwrap_or(Path::new("")).join(text).is_file() {
+        return Ok(vec![text.to_string()]);
     }
     let mut words: Vec<String> = Vec::new();
-    let split = shlex::split(text).unwrap_or_else(|| text.split_whitespace().map(String::from).collect());
-    for word in split {
+    for word in split(text, file)? {
         match words.last_mut() {
             Some(last) if last == "-L" || last == "-l" => last.push_str(&word),
             _ => words.push(word),
         }
     }
-    words
+    Ok(words)
+}
+
+/// Splits a text of a description into words, of which those with blanks are quoted.
+///
+/// # Errors
+/// If a quotation mark is not closed.
+pub(super) fn split(text: &str, file: &Path) -> Result<Vec<String>, Error> {
+    shlex::split(text).ok_or_else(|| wrong(file, &format!("'{text}': a quotation mark is not closed")))
 }
 
 /// Returns the library of that name in a folder: `libname.so` if that is a library (not a linker script), else the newest
@@ -224,6 +235,8 @@ mod tests {
         assert!(error.contains(&told) && error.contains("/usr/lib"), "{error}");
         let error = find(&["$(LAPACK_LIBS) -lm"], &own).unwrap_err();
         assert!(error.contains("x.idl: '$(LAPACK_LIBS)' is a variable") && error.contains("-llapack"), "{error}");
+        let error = find(&["-L. '-lm"], &own).unwrap_err();
+        assert!(error.ends_with("x.idl: '-L. '-lm': a quotation mark is not closed"), "{error}");
         fs::remove_dir_all(own).unwrap();
     }
 }

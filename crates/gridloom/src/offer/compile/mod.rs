@@ -144,9 +144,8 @@ impl Build {
         };
         let compiler = build.compiler.clone().unwrap_or_else(|| usual.to_string());
         let linker = build.linker.clone().unwrap_or_else(|| compiler.clone());
-        let split = |text: &str| match shlex::split(text) {
-            Some(words) => Ok(words.into_iter().map(OsString::from).collect::<Vec<_>>()),
-            None => Err(Error::Input(format!("{}: '{text}': a quotation mark is not closed", file.display()))),
+        let split = |text: &str| -> Result<Vec<OsString>, Error> {
+            Ok(libraries::split(text, file)?.into_iter().map(OsString::from).collect())
         };
         let mut compile = split(&compiler)?;
         compile.extend(["-O2", "-fPIC", "-iquote", "."].map(OsString::from));
