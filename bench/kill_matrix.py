@@ -84,7 +84,8 @@ class Grid:
         command = [*sites.enter("home"), sys.executable, "-c", PROGRAM, BOTH]
         log = open(self.folder / "program.log", "a")
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert program.stdout.readline() == "ready\n"
+        if program.stdout.readline() != "ready\n":
+            raise RuntimeError((self.folder / "program.log").read_text())
         print("go", file=program.stdin, flush=True)
         return program
 

@@ -458,6 +458,8 @@ fn looking(grid: &Grid, open: &PublicFolder, front: &[&str], arguments: &[&str])
     command.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if !front.is_empty() {
         command.env("GRIDLOOM_KEYS", open.keys_of_nobody());
+        // Another user may not write to the folder that it names.
+        command.env_remove("TMPDIR");
     }
     let server = Running::start({
         command.env("THE_PASSWORD", "hunter2").env("WANTED", "yes");

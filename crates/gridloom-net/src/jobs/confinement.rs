@@ -160,7 +160,14 @@ impl Confinement {
         program: &Path,
         owner: Option<(u32, u32)>,
     ) -> io::Result<()> {
-        std::fs::DirBuilder::new().mode(0o700).create(scratch.path())?;
+        std::fs::DirBuilder::new().mode(0o700).create(scratch.path()).map_err(|error| {
+            let why = format!(
+                "its temporary folder '{}' cannot be created ({error}): let TMPDIR of the server name a folder that its \
+                 user can write to",
+                scratch.path().display()
+            );
+            io::Error::new(error.kind(), why)
+        })?;
         scratch.is_confined = true;
         if let Some((user, group)) = owner {
             std::os::unix::fs::chown(scratch.path(), Some(user), Some(group))?;

@@ -169,6 +169,9 @@ fn opened(backend: impl Backend + 'static, processes: Option<LocalProcesses>) ->
     Session(Arc::new(inner))
 }
 
+/// Time that a standby agent which has just taken over gives servers to register.
+const SETTLES: Duration = Duration::from_secs(3);
+
 /// Waits for the first answer of the agent at that address: `left` is the rest of the limit.
 fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration) -> Result<(), Error> {
     // A standby agent takes over within seconds.
@@ -176,7 +179,14 @@ fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration
     let recovers = |why: &str| may_recover(why) || has_standby && !is_permanent(why);
     let is_connected = |state: &mut State| state.directory.is_connected(recovers);
     match wait_with_report(session, address, left, limit, is_connected) {
-        Ok(result) => result,
+        Ok(result) => {
+            result?;
+            if has_standby {
+                // A grid without servers is a grid, too.
+                let _ = session.wait(Some(SETTLES.min(left)), |state| has_servers(state, 1));
+            }
+            Ok(())
+        }
         Err(error @ Error::Process(_)) => Err(error),
         Err(_) => {
             let lost = session.state_now().directory.agent_lost().map(ToString::to_string);
