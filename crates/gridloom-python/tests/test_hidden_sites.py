@@ -11,15 +11,17 @@ import gridloom as gl
 import pytest
 
 HERE = Path(__file__).parent
+# The search paths of users often lack the folders of 'ip' and 'tc'.
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 # Bytes that the servers exchange: two arrays in each of 29 rounds.
 BETWEEN_SERVERS = 29 * 2 * 1_600_000
 
 
 def can_build_network():
-    if not all(map(shutil.which, ["unshare", "nsenter", "ip", "tc"])):
+    if not all(shutil.which(name, path=PATH) for name in ["unshare", "nsenter", "ip", "tc"]):
         return False
     tried = "mount -t tmpfs none /run && ip netns add a && ip link add to-a type veth peer name eth0 netns a && tc qdisc add dev to-a root htb"
-    return subprocess.run(["unshare", "-Urnm", "sh", "-c", tried], capture_output=True).returncode == 0
+    return subprocess.run(["unshare", "-Urnm", "sh", "-c", tried], capture_output=True, env=os.environ | {"PATH": PATH}).returncode == 0
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def run(tmp_path):
     def run(scenario):
         program = str(Path(gl.__file__).parent / "bin" / "gridloom")
         command = ["unshare", "-Urnm", sys.executable, HERE / "hidden_sites.py", scenario, tmp_path]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | {"GRIDLOOM_PROGRAM": program})
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=os.environ | {"PATH": PATH, "GRIDLOOM_PROGRAM": program})
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
         return json.loads(done.stdout)
 
