@@ -281,20 +281,25 @@ fn write_output(text: &str) -> Result<()> {
 
 /// Stops the node on SIGINT and SIGTERM and, if `until_stdin_closes`, when the parent has ended.
 pub fn stop_on_signals(node: &Arc<NetNode>, until_stdin_closes: bool) -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     NODE_STOPS.store(true, Ordering::SeqCst);
-    let stopped = node.clone();
+    let node = node.clone();
+    call_on_signals(until_stdin_closes, move || stop(&node))
+}
+
+/// Calls `stop` on SIGINT and SIGTERM and, if `until_stdin_closes`, when the parent has ended.
+fn call_on_signals(until_stdin_closes: bool, stop: impl Fn() + Clone + Send + 'static) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    let on_signal = stop.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            stop(&stopped);
+            on_signal();
         }
     });
     if until_stdin_closes {
-        let stopped = node.clone();
         std::thread::spawn(move || {
             // An input that cannot be read counts as closed.
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-            stop(&stopped);
+            stop();
         });
     }
     Ok(())

@@ -9,9 +9,8 @@ use gridloom_base::address::check_place;
 use gridloom_keys::{Role, default_name};
 use gridloom_net::transport::relay::server::{Relay, RelayHandle};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{ListenOptions, hide_memory, parse_listen, print_json, print_line};
+use super::{ListenOptions, call_on_signals, hide_memory, parse_listen, print_json, print_line};
 
 /// Interval between status lines in the log.
 const STATUS_INTERVAL: Duration = Duration::from_secs(60);
@@ -50,7 +49,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
     rest.start_log();
     let relay = Relay::bind(listen, keys)?;
     let address = rest.advertise.clone().unwrap_or_else(|| relay.address().to_string());
-    stop_on_signals(relay.handle(), rest.until_stdin_closes)?;
+    let handle = relay.handle();
+    call_on_signals(rest.until_stdin_closes, move || handle.stop())?;
     log_status(relay.handle());
     match rest.json {
         true => print_json(&json!({ "address": address }))?,
@@ -60,23 +60,6 @@ pub fn run(options: Options) -> Result<ExitCode> {
     relay.run()?;
     tracing::info!(target: "gridloom.relay", "forwarded {} bytes since the start", handle.status().forwarded_bytes);
     Ok(ExitCode::SUCCESS)
-}
-
-fn stop_on_signals(relay: RelayHandle, until_stdin_closes: bool) -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    let stopped = relay.clone();
-    std::thread::spawn(move || {
-        signals.forever().next();
-        stopped.stop();
-    });
-    if until_stdin_closes {
-        std::thread::spawn(move || {
-            // An input that cannot be read counts as closed.
-            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-            relay.stop();
-        });
-    }
-    Ok(())
 }
 
 /// Logs the status of the relay every [`STATUS_INTERVAL`], if it has changed.

@@ -324,6 +324,7 @@ fn a_server_that_takes_connections_all_the_time_stays_registered() {
         let client = remote_client();
         connect_to(&client, server.id(), server.node.address());
         assert_eq!(relay.handle.status().nodes, 1, "the registration was lost");
+        // More often than the node would ping if nothing else arrived.
         thread::sleep(Duration::from_millis(200));
     }
 }
