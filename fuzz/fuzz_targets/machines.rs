@@ -75,6 +75,7 @@ fn server() -> Server {
         queue_depth: 2,
         is_stateless: false,
         memory_bytes: 1 << 12,
+        disk_bytes: 0,
         data_max: 16,
         slowdown: 1.0,
         functions: functions(),

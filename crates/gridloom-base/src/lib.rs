@@ -23,6 +23,7 @@ mod origin;
 mod parts;
 pub mod path_bytes;
 mod pattern;
+mod priority;
 mod random;
 mod readers;
 mod rules;
@@ -50,6 +51,7 @@ pub use naming::{InvalidName, NameKind, is_identifier_character, is_identifier_s
 pub use origin::{Origin, Program};
 pub use parts::PartSizes;
 pub use pattern::Pattern;
+pub use priority::Priority;
 pub use random::SplitMix64;
 pub use readers::check_readers;
 pub use rules::{GROUP_PREFIX, Quota, Rules, RulesGroup, RulesSection, UserPattern, UserRules, Users};

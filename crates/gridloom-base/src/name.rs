@@ -121,6 +121,14 @@ pub enum NameError {
     /// The transfer to the server that should store it failed.
     #[error("'{name}' did not arrive at server '{server}': {why}")]
     NotStored { name: String, server: String, why: String },
+    /// The rules of the grid limit the durable data of the owner of the name.
+    #[error("server '{server}' does not store '{name}': {why}")]
+    QuotaExceeded {
+        name: String,
+        server: String,
+        /// The quota and the remedy.
+        why: String,
+    },
     /// The connection to the agent was lost each time after this request was sent. Clients detect this themselves; no
     /// message carries it.
     #[error(
@@ -153,6 +161,7 @@ impl NameError {
             | NameError::Lost { name, .. }
             | NameError::NoRoom { name, .. }
             | NameError::NotStored { name, .. }
+            | NameError::QuotaExceeded { name, .. }
             | NameError::TooManyReaders { name, .. } => *name = map(name),
             NameError::InvalidName { .. }
             | NameError::InvalidReader { .. }

@@ -49,6 +49,8 @@ pub struct RulesSection {
     pub slots: Option<Quota>,
     /// Bytes of a server's store.
     pub memory: Option<Quota>,
+    /// Bytes on the disk of a server, as a part of its store: data that do not fit into memory, and durable data.
+    pub disk: Option<Quota>,
     /// Number of calls that may wait at a server.
     pub queue: Option<u64>,
     /// Users whose calls may be cancelled.
@@ -89,6 +91,7 @@ pub struct UserRules {
     pub weight: u32,
     pub slots: Option<Quota>,
     pub memory: Option<Quota>,
+    pub disk: Option<Quota>,
     pub queue: Option<u64>,
     pub cancels: Vec<UserPattern>,
     /// Those of `write_names` may be read, too.
@@ -98,9 +101,9 @@ pub struct UserRules {
 
 impl Default for UserRules {
     fn default() -> UserRules {
-        let (functions, runs_code, slots, memory, queue, cancels) = Default::default();
-        let (read_names, write_names) = Default::default();
-        UserRules { functions, runs_code, weight: 1, slots, memory, queue, cancels, read_names, write_names }
+        let (functions, runs_code, slots, memory, disk, queue) = Default::default();
+        let (cancels, read_names, write_names) = Default::default();
+        UserRules { functions, runs_code, weight: 1, slots, memory, disk, queue, cancels, read_names, write_names }
     }
 }
 
@@ -119,6 +122,7 @@ impl Rules {
             weight: first(&sections, |section| section.weight).unwrap_or(1).clamp(1, WEIGHT_MAX),
             slots: first(&sections, |section| section.slots),
             memory: first(&sections, |section| section.memory),
+            disk: first(&sections, |section| section.disk),
             queue: first(&sections, |section| section.queue),
             cancels: first(&sections, |section| section.cancels.as_ref())
                 .into_iter()
@@ -173,8 +177,13 @@ impl Rules {
 
     /// True if no section has a setting.
     pub fn is_empty(&self) -> bool {
+        self.sections().all(|section| *section == RulesSection::default())
+    }
+
+    /// Returns all sections.
+    pub fn sections(&self) -> impl Iterator<Item = &RulesSection> {
         let sections = self.groups.iter().map(|group| &group.section).chain(self.users.values());
-        sections.chain([&self.everybody]).all(|section| *section == RulesSection::default())
+        sections.chain([&self.everybody])
     }
 }
 

@@ -173,6 +173,7 @@ public:
     }
     /* Seconds that a call may take; 0 for no limit. */
     void set_timeout(double seconds) { check(grpc_function_handle_set_timeout_np(&handle_, seconds)); }
+    void set_priority(int priority) { check(grpc_function_handle_set_priority_np(&handle_, priority)); }
     grpc_function_handle_t *handle() noexcept { return &handle_; }
 
 private:

@@ -94,6 +94,13 @@ double grpc_now_np(void);
  * their error is GRPC_TIMEOUT_NP. 0: no limit. Overrides session_timeout of the configuration.
  * @return GRPC_INVALID_FUNCTION_HANDLE. MT-safe. */
 grpc_error_t grpc_function_handle_set_timeout_np(grpc_function_handle_t *handle, double seconds);
+/* Sets the priority of calls through this handle: among the waiting calls of one user at a server, those with the lowest
+ * number start first; the default is 0. It changes nothing for other users, whose turns do not depend on priorities.
+ * `gridloom calls` shows it. @return GRPC_INVALID_FUNCTION_HANDLE. MT-safe. */
+grpc_error_t grpc_function_handle_set_priority_np(grpc_function_handle_t *handle, int priority);
+/* Sets the priority of all calls that the process makes from now on through handles without a priority of their own, and of
+ * the groups of grpc_map.h. Before, it is 0 in a program, and in a function that of the running call. MT-safe. */
+grpc_error_t grpc_set_priority_np(int priority);
 /* Writes the function's signature, as printed by `gridloom functions`, to `text` as snprintf does. Returns its
  * length. MT-safe. */
 int grpc_function_handle_signature_np(grpc_function_handle_t *handle, char *text, size_t size);

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use gridloom_base::Priority;
+
 /// A processing element, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Pe(pub u32);
@@ -18,10 +20,6 @@ pub struct ChareId {
     pub array: ArrayId,
     pub index: Index,
 }
-
-/// The priority of a message: lower numbers run first. The default is 0.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-pub struct Priority(pub i32);
 
 /// Maximum number of integers in an index.
 pub const INDEX_DIMENSIONS_MAX: usize = 6;

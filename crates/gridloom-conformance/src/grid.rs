@@ -86,7 +86,7 @@ pub fn definitions() -> Vec<Definition> {
 
 fn spec(number: u32, memory_bytes: u64) -> ServerSpec {
     let name = format!("server-{number}");
-    ServerSpec { name, slots: 1, is_stateless: false, memory_bytes, functions: definitions() }
+    ServerSpec { name, slots: 1, is_stateless: false, memory_bytes, disk_bytes: 0, functions: definitions() }
 }
 
 fn plain_call(world: &mut dyn World) {

@@ -106,7 +106,11 @@ impl Call {
         let CallInputs { args, named, destinations, is_remote, unwanted_files } =
             unsafe { gather(&places, function.signature(), survey.items, known) }?;
         let transfers = self.limits().transfers;
-        let function = &function.clone().without_files(unwanted_files).with_transfer_limits(transfers);
+        let function = function.clone().without_files(unwanted_files).with_transfer_limits(transfers);
+        let function = &match self.bound.priority() {
+            Some(priority) => function.with_priority(priority),
+            None => function,
+        };
         // Such calls run at most once, and are not tasks of a group.
         let is_plain = survey.callee.is_some() || function.is_method();
         if is_plain && destinations.iter().any(|destination| destination.remote().is_some()) {

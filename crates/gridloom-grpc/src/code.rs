@@ -157,7 +157,9 @@ impl From<NameError> for Failed {
             NameError::InvalidName { .. } => GRPC_INVALID_NAME_NP,
             NameError::NoRoom { .. } | NameError::TooMany { .. } => GRPC_NO_ROOM_NP,
             NameError::Lost { .. } => GRPC_INVALID_DATA_NP,
-            NameError::NotOwner { .. } | NameError::NotShared { .. } => GRPC_RPC_REFUSED,
+            NameError::NotOwner { .. } | NameError::NotShared { .. } | NameError::QuotaExceeded { .. } => {
+                GRPC_RPC_REFUSED
+            }
             NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } | NameError::NotStored { .. } => {
                 GRPC_COMMUNICATION_FAILED
             }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use gridloom::Function;
 use gridloom_base::limits::PARAMETERS_MAX;
-use gridloom_base::{Dtype, Meta};
+use gridloom_base::{Dtype, Meta, Priority};
 use gridloom_idl::{BaseType, CArgument, Param, Signature};
 use rustc_hash::FxHashMap;
 
@@ -45,13 +45,14 @@ pub(crate) struct BoundFunction {
     /// Name of the server that runs all its calls, if any.
     pub(crate) server: Option<String>,
     limits: Mutex<Limits>,
+    priority: Mutex<Option<Priority>>,
 }
 
 impl BoundFunction {
     /// `server` runs all its calls, if one is named. `limits` are the time limits of a call.
     pub(crate) fn new(function: Function, server: Option<String>, limits: Limits) -> Outcome<BoundFunction> {
         let plan = ReadingPlan::new(function.signature())?;
-        Ok(BoundFunction { function, plan, server, limits: Mutex::new(limits) })
+        Ok(BoundFunction { function, plan, server, limits: Mutex::new(limits), priority: Mutex::default() })
     }
 
     /// Returns the same with calls that request this number of ranks.
@@ -62,6 +63,16 @@ impl BoundFunction {
     /// Returns the time limits of a call.
     pub(crate) fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the priority of its calls, if it has one.
+    pub(crate) fn priority(&self) -> Option<Priority> {
+        *self.priority.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the priority of its calls.
+    pub(crate) fn set_priority(&self, priority: Priority) {
+        *self.priority.lock().unwrap_or_else(PoisonError::into_inner) = Some(priority);
     }
 
     /// Sets the limit of a call's total time.

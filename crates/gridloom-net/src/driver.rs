@@ -186,7 +186,7 @@ impl NetNode {
         let (role, name, machine) = make(id, &address);
         let store = Store::new(Pool::with_disk(config.pool_keep_bytes, config.disk));
         let store = Arc::new(store.with_uploads(Uploads::new(config.upload_limit)));
-        spilling::start(&store)?;
+        spilling::start(&store, &inbox)?;
         let durable = config.durable.map(|mut durable| {
             for (named, payload) in durable.take_found() {
                 store.put(named.datum, named.meta, payload);

@@ -8,7 +8,7 @@ use gridloom_base::{DatumId, SLICES, slice_bytes};
 
 use crate::filling::{Filler, Unfilled};
 use crate::payload::Payload;
-use crate::segment::Pool;
+use crate::segment::SegmentMut;
 
 /// Maximum number of partly received sliced data whose memory is kept.
 const SLICED_MAX: usize = 16;
@@ -23,12 +23,17 @@ impl Sliced {
     ///
     /// # Errors
     /// If no memory is available.
-    pub fn room(&self, pool: &Pool, slice: DatumId, whole_bytes: u64) -> io::Result<Filler> {
+    pub fn room(
+        &self,
+        allocate: impl Fn(u64) -> io::Result<SegmentMut>,
+        slice: DatumId,
+        whole_bytes: u64,
+    ) -> io::Result<Filler> {
         let number = slice.slice().ok_or(io::ErrorKind::InvalidInput)?;
         let bytes = |number| slice_bytes(whole_bytes, number).end - slice_bytes(whole_bytes, number).start;
         let mut all = self.lock();
         if !all.contains_key(&slice.whole()) && all.len() < SLICED_MAX {
-            let memory = pool.allocate_for_data(whole_bytes)?;
+            let memory = allocate(whole_bytes)?;
             let ranges = memory.in_ranges(std::array::from_fn::<u64, SLICES, _>(bytes));
             all.insert(slice.whole(), ranges.map(Some));
         }
@@ -36,7 +41,7 @@ impl Sliced {
         drop(all);
         match own {
             Some(range) => Ok(range.fill()),
-            None => Ok(pool.allocate_for_data(bytes(number))?.fill()),
+            None => Ok(allocate(bytes(number))?.fill()),
         }
     }
 
@@ -53,10 +58,10 @@ impl Sliced {
 }
 
 /// Returns the whole datum of its slices. It uses their memory if they are stored side by side, and a copy otherwise.
-pub fn joined(pool: &Pool, slices: &[Payload]) -> Payload {
+pub fn joined(allocate: impl FnOnce(u64) -> io::Result<SegmentMut>, slices: &[Payload]) -> Payload {
     side_by_side(slices).unwrap_or_else(|| {
         let size_bytes = slices.iter().map(Payload::size_bytes).sum();
-        match pool.allocate_for_data(size_bytes) {
+        match allocate(size_bytes) {
             Ok(mut memory) => {
                 let mut left = memory.bytes_mut();
                 for slice in slices {
@@ -88,6 +93,7 @@ fn side_by_side(slices: &[Payload]) -> Option<Payload> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::Pool;
 
     const BYTES: u64 = 10_000;
 
@@ -101,13 +107,14 @@ mod tests {
 
     fn whole(slices: [Payload; SLICES]) -> (Vec<u8>, bool) {
         let is_copied = side_by_side(&slices).is_none();
-        (joined(&Pool::new(0), &slices).bytes().to_vec(), is_copied)
+        (joined(|size| Pool::new(0).allocate_for_data(size), &slices).bytes().to_vec(), is_copied)
     }
 
     #[test]
     fn slices_that_lie_side_by_side_are_not_copied() {
         let (sliced, pool, datum) = (Sliced::default(), Pool::new(0), DatumId::shared(5));
-        let room = |number: usize| sliced.room(&pool, datum.slices()[number], BYTES).unwrap();
+        let room =
+            |number: usize| sliced.room(|size| pool.allocate_for_data(size), datum.slices()[number], BYTES).unwrap();
         let (second, first) = (filled(room(1), 2), filled(room(0), 1));
         let all = [vec![1; 8192], vec![2; BYTES as usize - 8192]].concat();
         assert_eq!(whole([first.clone(), second.clone()]), (all.clone(), false));
@@ -116,6 +123,6 @@ mod tests {
         assert_eq!(whole([again, second]), (all, true));
         sliced.forget(datum);
         assert!(sliced.lock().is_empty());
-        assert!(sliced.room(&pool, datum, BYTES).is_err(), "it is no slice");
+        assert!(sliced.room(|size| pool.allocate_for_data(size), datum, BYTES).is_err(), "it is no slice");
     }
 }

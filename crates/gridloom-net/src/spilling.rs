@@ -2,11 +2,12 @@
 //! data that nodes of this host have passed in memory. Data received over the network while the limit is exceeded go
 //! to disk directly ([`Pool::allocate_for_data`]).
 //!
-//! The least recently used data are moved first. They are never moved back: the system's page cache keeps recently
-//! read file data in memory.
+//! The least recently used data are moved first, except those of users who have no more room on disk
+//! ([`Store::limit_disk`]). They are never moved back: the system's page cache keeps recently read file data in memory.
 //!
 //! [`Pool::allocate_for_data`]: crate::segment::Pool::allocate_for_data
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use crate::segment::ON_DISK_BYTES_MIN;
 use crate::store::Store;
 use crate::threads;
+use crate::transport::notice::{Inbox, Notice};
 
 /// Minimum size of data to move; smaller data stay in memory because a file takes a page and a descriptor. Data
 /// between this size and [`ON_DISK_BYTES_MIN`] are moved only if nothing larger can be.
@@ -22,20 +24,21 @@ const MOVED_BYTES_MIN: u64 = 64 << 10;
 /// Interval for checking whether data that were in use can be moved now, or whether the disk has room again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Starts the thread that moves data; it ends with the store. Does nothing without a disk.
+/// Starts the thread that moves data, and reports to `inbox` how many bytes are on disk; it ends with the store. Does nothing without a
+/// disk.
 ///
 /// # Errors
 /// If the system cannot start a thread.
-pub(crate) fn start(store: &Arc<Store>) -> io::Result<()> {
+pub(crate) fn start(store: &Arc<Store>, inbox: &Arc<Inbox>) -> io::Result<()> {
     if store.pool().memory_bytes_max().is_none() {
         return Ok(());
     }
-    let store = Arc::downgrade(store);
-    threads::spawn(thread::Builder::new().name("spilling".into()), move || run(&store)).map(drop)
+    let (store, inbox) = (Arc::downgrade(store), Arc::downgrade(inbox));
+    threads::spawn(thread::Builder::new().name("spilling".into()), move || run(&store, &inbox)).map(drop)
 }
 
-fn run(store: &Weak<Store>) {
-    let mut has_failed = false;
+fn run(store: &Weak<Store>, inbox: &Weak<Inbox>) {
+    let (mut has_failed, mut reported) = (false, BTreeMap::new());
     while let Some(store) = store.upgrade() {
         let moved = loop {
             match move_one(&store) {
@@ -51,6 +54,11 @@ fn run(store: &Weak<Store>) {
                 gridloom_base::stderr_line!("gridloom: data cannot be moved to disk and stay in memory: {error}");
             }
             Err(_) => {}
+        }
+        let on_disk = store.on_disk();
+        if let Some(inbox) = inbox.upgrade().filter(|_| on_disk != reported) {
+            inbox.post(Notice::OnDisk { clients: on_disk.iter().map(|(client, bytes)| (*client, *bytes)).collect() });
+            reported = on_disk;
         }
         store.wait_for_more(PAUSE);
     }
@@ -76,6 +84,7 @@ pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use gridloom_base::{DatumId, Dtype, Meta, NodeId};
+    use gridloom_core::node::DiskLimit;
 
     use super::*;
     use crate::payload::Payload;
@@ -93,6 +102,35 @@ mod tests {
         }
         while move_one(&store).unwrap() {}
         assert_eq!(store.placed_bytes(), (2 * size - 1, 2 * size));
+    }
+
+    #[test]
+    fn data_of_users_without_room_on_disk_stay_in_memory() {
+        let size = ON_DISK_BYTES_MIN;
+        let disk = Disk::open(&std::env::temp_dir(), 0).unwrap();
+        let store = Store::new(Pool::with_disk(0, Some(disk)));
+        let put = |client, serial| {
+            let memory = store.pool().allocate(size).unwrap();
+            let datum = DatumId { client: NodeId(client), serial };
+            store.put(datum, Meta::array(Dtype::Uint8, &[size]), Payload::segment(memory.freeze()));
+        };
+        // The clients 1 and 2 belong to one user.
+        for (client, serial) in [(1, 1), (2, 2), (1, 3), (3, 4)] {
+            put(client, serial);
+        }
+        let limit = |bytes| DiskLimit { clients: vec![NodeId(1), NodeId(2)], bytes };
+        store.limit_disk(vec![limit(2 * size - 1)]);
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.on_disk(), BTreeMap::from([(NodeId(1), size), (NodeId(3), size)]));
+        let is_on_disk = |client| store.allocate_for(NodeId(client), size).unwrap().freeze().is_on_disk();
+        assert!(!is_on_disk(2) && is_on_disk(3));
+        store.limit_disk(vec![limit(2 * size)]);
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.placed_bytes(), (size, 3 * size));
+        assert!(is_on_disk(3) && !is_on_disk(1));
+        store.limit_disk(Vec::new());
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.placed_bytes(), (0, 4 * size));
     }
 
     #[test]

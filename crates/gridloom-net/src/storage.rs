@@ -259,7 +259,7 @@ fn read(storage: &Storage, stored: &Stored, store: &Store) -> io::Result<Payload
         )));
     }
     let no_memory = |error: io::Error| io::Error::new(io::ErrorKind::OutOfMemory, error);
-    let mut memory = store.pool().allocate_for_data(size_bytes).map_err(no_memory)?;
+    let mut memory = store.allocate_for(stored.datum.client, size_bytes).map_err(no_memory)?;
     let mut hasher = blake3::Hasher::new();
     for part in memory.bytes_mut().chunks_mut(PARTS.most_bytes as usize) {
         file.read_exact(part)?;

@@ -9,12 +9,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, Meta, SLICES, slice_bytes};
+use gridloom_base::{DatumId, Meta, NodeId, SLICES, slice_bytes};
+use gridloom_core::node::DiskLimit;
 
 use crate::filling::{Filler, PartialFill};
 use crate::partials::Partials;
 use crate::payload::Payload;
-use crate::segment::{Pool, Segment};
+use crate::segment::{Pool, Segment, SegmentMut};
 use crate::sliced::{Sliced, joined};
 use crate::transfers::Transfers;
 use crate::uploads::Uploads;
@@ -48,6 +49,10 @@ struct Contents {
     bytes: u64,
     /// Bytes on disk, included in `bytes`.
     disk_bytes: u64,
+    /// Bytes on disk of the data of each client; no entry is 0.
+    on_disk: BTreeMap<NodeId, u64>,
+    /// How many bytes of some clients' data may be on disk.
+    disk_limits: Vec<DiskLimit>,
     data: BTreeMap<DatumId, Stored>,
     /// Counter that increases with each use of a datum.
     uses: u64,
@@ -81,7 +86,7 @@ impl Store {
             Entry::Vacant(place) => place.insert(Stored { meta, payload, last_use: 0 }),
         };
         held.bytes += size_bytes;
-        held.disk_bytes += on_disk_bytes;
+        held.add_on_disk(datum, on_disk_bytes);
         held.touch(&datum);
         self.was_put.notify_all();
         drop(held);
@@ -101,7 +106,7 @@ impl Store {
         let mut held = self.lock();
         let Some(Stored { payload, .. }) = held.data.remove(datum) else { return false };
         held.bytes -= payload.size_bytes();
-        held.disk_bytes -= on_disk_bytes(&payload);
+        held.remove_on_disk(*datum, on_disk_bytes(&payload));
         // The memory is freed after the lock is released: unmapping gigabytes takes a while.
         drop(held);
         drop(payload);
@@ -151,14 +156,14 @@ impl Store {
     /// # Errors
     /// If no memory is available.
     pub fn room_of_slice(&self, slice: DatumId, meta: &Meta) -> io::Result<Filler> {
-        self.sliced.room(&self.pool, slice, meta.size_bytes())
+        self.sliced.room(|size_bytes| self.allocate_for(slice.client, size_bytes), slice, meta.size_bytes())
     }
 
     /// Puts the whole datum if all its slices are stored. The slices are copied only if they are not adjacent in memory.
     pub fn join(&self, whole: DatumId, meta: Meta) {
         let slices: Vec<Payload> = whole.slices().iter().filter_map(|slice| Some(self.get(slice)?.1)).collect();
         if slices.len() == SLICES {
-            self.put(whole, meta, joined(&self.pool, &slices));
+            self.put(whole, meta, joined(|size_bytes| self.allocate_for(whole.client, size_bytes), &slices));
         }
         self.sliced.forget(whole);
     }
@@ -176,13 +181,36 @@ impl Store {
         (held.bytes - held.disk_bytes, held.disk_bytes)
     }
 
+    /// Returns the bytes on disk of the data of each client.
+    pub(crate) fn on_disk(&self) -> BTreeMap<NodeId, u64> {
+        self.lock().on_disk.clone()
+    }
+
+    /// Sets how many bytes of some clients' data may be on disk.
+    pub(crate) fn limit_disk(&self, limits: Vec<DiskLimit>) {
+        self.lock().disk_limits = limits;
+        // Data may be moved now.
+        self.was_put.notify_all();
+    }
+
+    /// Allocates memory for data of a client that are about to be received: on disk, if there is one, memory is full, and the client may
+    /// have more data there.
+    ///
+    /// # Errors
+    /// If there is no memory, or the disk is full or fails.
+    pub fn allocate_for(&self, client: NodeId, size_bytes: u64) -> io::Result<SegmentMut> {
+        let has_room = self.lock().has_room_on_disk(client, size_bytes);
+        if has_room { self.pool.allocate_for_data(size_bytes) } else { self.pool.allocate(size_bytes) }
+    }
+
     /// Returns the least recently used datum of at least `size_bytes_min` that is in memory and not in use.
     pub(crate) fn coldest(&self, size_bytes_min: u64) -> Option<(DatumId, Payload)> {
         let held = self.lock();
         let is_cold = |stored: &&(&DatumId, &Stored)| {
             let Payload::Segment { segment, .. } = &stored.1.payload else { return false };
             let is_large = stored.1.payload.size_bytes() >= size_bytes_min;
-            is_large && !segment.is_on_disk() && Arc::strong_count(segment) == 1
+            let is_movable = is_large && !segment.is_on_disk() && Arc::strong_count(segment) == 1;
+            is_movable && held.has_room_on_disk(stored.0.client, stored.1.payload.size_bytes())
         };
         let coldest = held.data.iter().filter(|entry| is_cold(&entry)).min_by_key(|(_, stored)| stored.last_use);
         coldest.map(|(datum, stored)| (*datum, stored.payload.clone()))
@@ -200,7 +228,7 @@ impl Store {
         };
         if is_same(&stored.payload, from) {
             stored.payload = Payload::segment(to);
-            held.disk_bytes += from.size_bytes();
+            held.add_on_disk(*datum, from.size_bytes());
         }
     }
 
@@ -272,6 +300,33 @@ impl Store {
 }
 
 impl Contents {
+    fn add_on_disk(&mut self, datum: DatumId, bytes: u64) {
+        if bytes > 0 {
+            self.disk_bytes += bytes;
+            *self.on_disk.entry(datum.client).or_default() += bytes;
+        }
+    }
+
+    fn remove_on_disk(&mut self, datum: DatumId, bytes: u64) {
+        if bytes > 0 {
+            self.disk_bytes -= bytes;
+            let of_client = self.on_disk.get_mut(&datum.client).expect("it was counted when it was added");
+            *of_client -= bytes;
+            if *of_client == 0 {
+                self.on_disk.remove(&datum.client);
+            }
+        }
+    }
+
+    /// True if so many more bytes of a client's data may be on disk.
+    fn has_room_on_disk(&self, client: NodeId, bytes: u64) -> bool {
+        let limit = self.disk_limits.iter().find(|limit| limit.clients.contains(&client));
+        limit.is_none_or(|limit| {
+            let used: u64 = limit.clients.iter().filter_map(|client| self.on_disk.get(client)).sum();
+            used.saturating_add(bytes) <= limit.bytes
+        })
+    }
+
     fn touch(&mut self, datum: &DatumId) {
         self.uses += 1;
         let uses = self.uses;
@@ -303,7 +358,7 @@ impl Drop for Incoming<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gridloom_base::{Dtype, NodeId};
+    use gridloom_base::Dtype;
 
     use super::*;
 

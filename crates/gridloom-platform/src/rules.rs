@@ -31,8 +31,8 @@ use crate::error::PlatformError;
 use crate::read::toml_tree::{Table, TomlValue, with_document};
 
 /// The settings of a section.
-const SETTINGS: [&str; 9] =
-    ["functions", "run-code", "weight", "slots", "memory", "queue", "cancel", "read-names", "write-names"];
+const SETTINGS: [&str; 10] =
+    ["functions", "run-code", "weight", "slots", "memory", "disk", "queue", "cancel", "read-names", "write-names"];
 
 /// Reads the rules of a grid.
 ///
@@ -99,7 +99,8 @@ fn section(table: Table<'_>, groups: &[String]) -> Result<RulesSection, Platform
             .transpose()?
             .map(|it| it as u32),
         slots: set("slots").map(|value| quota(value, "slots", slots)).transpose()?,
-        memory: set("memory").map(|value| quota(value, "memory", memory)).transpose()?,
+        memory: set("memory").map(|value| quota(value, "memory", size)).transpose()?,
+        disk: set("disk").map(|value| quota(value, "disk", size)).transpose()?,
         queue: set("queue").map(|value| whole(value, "queue", QUEUE_MAX)).transpose()?,
         cancels: set("cancel").map(|value| users(value, groups)).transpose()?,
         read_names: set("read-names").map(names).transpose()?.unwrap_or_default(),
@@ -178,7 +179,7 @@ fn slots(text: &str) -> Result<u64, String> {
     }
 }
 
-fn memory(text: &str) -> Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|why| format!("{why}; a percentage such as '25%' is also possible"))
 }
 
@@ -197,11 +198,13 @@ run-code = false
 weight = 1
 slots = "50%"
 memory = "25%"
+disk = "40%"
 queue = 10000
 
 [group.students]
 slots = 4
 memory = "2GiB"
+disk = "10GiB"
 write-names = "~climate/*"
 
 [user.anna]
@@ -222,6 +225,7 @@ functions = "*"
         assert_eq!((anna.queue, anna.runs_code, anna.cancels.len()), (Some(10000), Some(false), 5));
         assert!(dora.may_call("sort/quick") && !dora.may_call("python/run") && !anna.may_call("sort/quick"));
         assert_eq!((dora.slots, dora.memory), (Some(Quota::Percent(50)), Some(Quota::Percent(25))));
+        assert_eq!((anna.disk, dora.disk), (Some(Quota::Amount(10 << 30)), Some(Quota::Percent(40))));
         let shown = |patterns: &[NamePattern]| patterns.iter().map(NamePattern::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&anna.read_names), ["~bert/*", "~*/public/*"]);
         assert_eq!((shown(&anna.write_names), shown(&dora.write_names)), (vec!["~climate/*".to_string()], vec![]));
@@ -246,6 +250,8 @@ functions = "*"
             ("[everybody]\nslots = [1]\n", "'slots' must be a string or a number, not of type array"),
             ("[everybody]\nmemory = \"lots\"\n", "r.toml:2:10: 'memory': 'lots' is not a size; write one such as 8GiB"),
             ("[everybody]\nmemory = 8\n", "has no unit and is below 1 MiB"),
+            ("[everybody]\ndisk = \"lots\"\n", "r.toml:2:8: 'disk': 'lots' is not a size; write one such as 8GiB"),
+            ("[everybody]\ndisk = \"101%\"\n", "r.toml:2:8: 'disk' is '101%'; use a whole percentage from 1% to 100%"),
             ("[everybody]\nweight = 0\n", "r.toml:2:10: 'weight' is 0; use a whole number from 1 to 1000"),
             ("[everybody]\nweight = 1.5\n", "'weight' must be a whole number, not of type float"),
             ("[everybody]\nqueue = -1\n", "'queue' is -1; use a whole number from 1 to"),

@@ -249,6 +249,12 @@ fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
         NameError::InvalidName { .. } | NameError::InvalidReader { .. } | NameError::TooManyReaders { .. } => {
             "ArgumentError"
         }
+        NameError::QuotaExceeded { name, server, why } => {
+            fields.set_item("name", name)?;
+            fields.set_item("server", server)?;
+            fields.set_item("why", why)?;
+            "QuotaExceeded"
+        }
         NameError::NoAgent { .. } | NameError::AgentDisconnects { .. } => "ConnectError",
         _ => "SharedDataError",
     })

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use gridloom::{Arg, Deferral, Error, Function, Grid, Object, PendingCall, Results, Retry, Value};
+use gridloom_base::Priority;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -94,8 +95,15 @@ impl RawFunction {
         })
     }
 
+    /// Returns the function with calls of that priority.
+    fn with_priority(&self, py: Python<'_>, priority: i32) -> PyResult<RawFunction> {
+        let (grid, function) = self.function.live(py)?;
+        Ok(RawFunction::new(&self.session, grid, function.with_priority(Priority(priority))))
+    }
+
     /// Submits a call. `label` is the name shown to people, `repeats` the serial of the call that it repeats.
-    #[pyo3(signature = (args, kwargs, timeout_seconds, label=None, repeats=None))]
+    #[pyo3(signature = (args, kwargs, timeout_seconds, label=None, repeats=None, priority=None))]
+    #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn submit(
         &self,
         py: Python<'_>,
@@ -104,12 +112,17 @@ impl RawFunction {
         timeout_seconds: Option<f64>,
         label: Option<&str>,
         repeats: Option<u64>,
+        priority: Option<i32>,
     ) -> PyResult<RawPending> {
         let limit = limit_of(timeout_seconds);
         let (grid, function) = self.function.live(py)?;
         let function = label.map_or_else(|| function.clone(), |label| function.labelled(label));
         let function = match repeats {
             Some(serial) => function.repeating(serial),
+            None => function,
+        };
+        let function = match priority {
+            Some(number) => function.with_priority(Priority(number)),
             None => function,
         };
         let describes_only = self.session.describes_only;

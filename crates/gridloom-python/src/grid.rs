@@ -10,7 +10,7 @@ use gridloom::core::call::OutputItem;
 use gridloom::core::node::message::{DayUsage, OTHER_USERS, ServerStatus, Stage, Usage};
 use gridloom::{CallOutput, Error, GraphOptions, Grid, LocalConfig, Regroup, SimulateConfig};
 use gridloom_base::time::ns_to_seconds;
-use gridloom_base::{Meta, Order, TaskId};
+use gridloom_base::{Meta, Order, Priority, TaskId};
 use gridloom_idl::method::is_listed;
 use numpy::PyArrayDescr;
 use pyo3::prelude::*;
@@ -203,6 +203,16 @@ impl RawGrid {
         interruptible(py, move || grid.wait_for_models(limit))?.or_raise(py)
     }
 
+    /// The priority of its calls, if it is set.
+    fn priority(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        Ok(self.grid.live(py)?.priority().map(|Priority(number)| number))
+    }
+
+    fn set_priority(&self, py: Python<'_>, priority: Option<i32>) -> PyResult<()> {
+        self.grid.live(py)?.set_priority(priority.map(Priority));
+        Ok(())
+    }
+
     fn group(&self, py: Python<'_>, heuristic: RawMapping<'_>) -> PyResult<RawGroup> {
         let (mapping, raised) = heuristic.mapping(py)?;
         let grid = self.grid.live(py)?;
@@ -265,7 +275,7 @@ impl RawGrid {
         to_plain(py, &interruptible(py, move || grid.links())?.or_raise(py)?)
     }
 
-    /// The usage of users on these days since 1970-01-01, and the bytes of shared data that each stores now.
+    /// The usage of users on these days since 1970-01-01, the bytes of shared data that each stores now, and those that each has on disks.
     fn usage(
         &self,
         py: Python<'_>,
@@ -273,7 +283,7 @@ impl RawGrid {
         last_day: u32,
         user: Option<String>,
         timeout_seconds: f64,
-    ) -> PyResult<(Vec<DayOfUser>, BTreeMap<String, u64>)> {
+    ) -> PyResult<(Vec<DayOfUser>, BTreeMap<String, u64>, BTreeMap<String, u64>)> {
         let grid = self.grid.live(py)?;
         let limit = Duration::from_secs_f64(timeout_seconds);
         let report = interruptible(py, move || grid.usage((first_day, last_day), user, limit))?.or_raise(py)?;
@@ -283,7 +293,8 @@ impl RawGrid {
             (day, shown(user), succeeded, failed, cancelled, ns_to_seconds(slot_ns), sent_bytes, received_bytes)
         };
         let days = report.days.into_iter().map(of_day).collect();
-        Ok((days, report.stored_bytes.into_iter().map(|(user, bytes)| (shown(user), bytes)).collect()))
+        let by_name = |bytes: Vec<(String, u64)>| bytes.into_iter().map(|(user, bytes)| (shown(user), bytes)).collect();
+        Ok((days, by_name(report.stored_bytes), by_name(report.disk_bytes)))
     }
 
     /// Large values in transfer: for each a number, whether it is sent, the bytes transferred so far, and its total size.

@@ -1,9 +1,9 @@
 //! Groups and reports.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gridloom::{Arg, Grid, Group, GroupProgress, Handle, Loop, Report, timeline_html};
-use gridloom_base::Meta;
+use gridloom_base::{Meta, Priority};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -30,6 +30,8 @@ pub(crate) struct RawGroup {
     may_map: bool,
     /// The loop whose body it is.
     rounds: Option<Slot<Rounds>>,
+    /// The priority of its calls, except those of functions that have one.
+    priority: OnceLock<Priority>,
 }
 
 impl RawGroup {
@@ -42,7 +44,8 @@ impl RawGroup {
         may_map: bool,
     ) -> RawGroup {
         let (group, grid, snapshots) = (session.slot(group), session.slot(grid), Arc::default());
-        RawGroup { session: session.clone(), group, grid, snapshots, raised, is_described, may_map, rounds: None }
+        let (session, rounds, priority) = (session.clone(), None, OnceLock::new());
+        RawGroup { session, group, grid, snapshots, raised, is_described, may_map, rounds, priority }
     }
 
     /// Forgets copies made for the part recorded so far: the program may change its arrays now. A declared group is a
@@ -66,6 +69,10 @@ impl RawGroup {
     ) -> PyResult<Vec<RawHandle>> {
         let (group, grid) = (self.group.live(py)?, self.grid.live(py)?);
         let (_, function) = function.get().function.live(py)?;
+        let function = match self.priority.get() {
+            Some(priority) if function.priority().is_none() => function.with_priority(*priority),
+            _ => function,
+        };
         let target = Target {
             grid: &grid,
             signature: function.signature(),
@@ -86,6 +93,11 @@ impl RawGroup {
         };
         let handles = with_cause(py, handles.or_raise(py), &self.raised)?;
         Ok(handles.into_iter().map(raw).collect())
+    }
+
+    /// Sets the priority of its calls, once.
+    fn set_priority(&self, priority: i32) {
+        let _ = self.priority.set(Priority(priority));
     }
 
     fn recorded(&self, py: Python<'_>) -> PyResult<usize> {
@@ -211,6 +223,7 @@ impl RawLoop {
             is_described: false,
             may_map: self.is_own,
             rounds: Some(self.rounds.clone()),
+            priority: OnceLock::new(),
         })
     }
 }

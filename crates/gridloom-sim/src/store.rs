@@ -2,11 +2,12 @@
 //!
 //! **Invariant:** data are immutable: a stored datum is never replaced.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Meta, slice_bytes};
+use gridloom_base::{DatumId, Meta, NodeId, slice_bytes};
+use gridloom_core::node::DiskLimit;
 
 /// A value. Its bytes are `None` if only its size matters.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +36,35 @@ impl StoredValue {
 pub(crate) struct Store {
     values: BTreeMap<DatumId, StoredValue>,
     bytes: u64,
+    disk: Option<Disk>,
+}
+
+/// The disk of a node, for values that do not fit into its memory. Reading and writing it takes no time.
+#[derive(Debug, Default)]
+struct Disk {
+    /// Bytes of values that stay in memory.
+    memory_bytes: u64,
+    values: BTreeSet<DatumId>,
+    bytes: BTreeMap<NodeId, u64>,
+    limits: Vec<DiskLimit>,
+    /// True if `bytes` has changed since it was taken.
+    has_changed: bool,
+}
+
+impl Disk {
+    /// Returns the bytes of all values on it.
+    fn used(&self) -> u64 {
+        self.bytes.values().sum()
+    }
+
+    /// True if this client may have so many more bytes on it.
+    fn has_room(&self, client: NodeId, more: u64) -> bool {
+        let limit = self.limits.iter().find(|limit| limit.clients.contains(&client));
+        limit.is_none_or(|DiskLimit { clients, bytes }| {
+            let used = clients.iter().filter_map(|client| self.bytes.get(client)).sum::<u64>();
+            used.saturating_add(more) <= *bytes
+        })
+    }
 }
 
 impl Store {
@@ -43,6 +73,44 @@ impl Store {
         if let Entry::Vacant(place) = self.values.entry(datum) {
             self.bytes += value.meta.size_bytes();
             place.insert(value);
+            self.spill();
+        }
+    }
+
+    /// Sets how many bytes stay in memory, if there is a disk for the others.
+    pub(crate) fn set_memory(&mut self, memory_bytes: Option<u64>) {
+        self.disk = memory_bytes.map(|memory_bytes| Disk { memory_bytes, ..Disk::default() });
+    }
+
+    pub(crate) fn limit_disk(&mut self, limits: Vec<DiskLimit>) {
+        if let Some(disk) = &mut self.disk {
+            disk.limits = limits;
+        }
+        self.spill();
+    }
+
+    /// Returns the bytes of each client that are on disk, if they have changed.
+    pub(crate) fn take_on_disk(&mut self) -> Option<Vec<(NodeId, u64)>> {
+        let disk = self.disk.as_mut().filter(|disk| disk.has_changed)?;
+        disk.has_changed = false;
+        Some(disk.bytes.iter().map(|(client, bytes)| (*client, *bytes)).collect())
+    }
+
+    /// Moves values to disk, by identifier, until the others fit into memory, as far as the limits permit.
+    fn spill(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        let mut excess = self.bytes.saturating_sub(disk.used()).saturating_sub(disk.memory_bytes);
+        for (datum, value) in &self.values {
+            if excess == 0 {
+                break;
+            }
+            let (client, size_bytes) = (datum.client, value.meta.size_bytes());
+            if size_bytes > 0 && !disk.values.contains(datum) && disk.has_room(client, size_bytes) {
+                disk.values.insert(*datum);
+                *disk.bytes.entry(client).or_default() += size_bytes;
+                disk.has_changed = true;
+                excess = excess.saturating_sub(size_bytes);
+            }
         }
     }
 
@@ -72,7 +140,18 @@ impl Store {
 
     pub(crate) fn remove(&mut self, datum: DatumId) {
         if let Some(value) = self.values.remove(&datum) {
-            self.bytes -= value.meta.size_bytes();
+            let size_bytes = value.meta.size_bytes();
+            self.bytes -= size_bytes;
+            if let Some(disk) = &mut self.disk
+                && disk.values.remove(&datum)
+            {
+                let bytes = disk.bytes.get_mut(&datum.client).expect("one of its values is there");
+                *bytes -= size_bytes;
+                if *bytes == 0 {
+                    disk.bytes.remove(&datum.client);
+                }
+                disk.has_changed = true;
+            }
         }
     }
 }

@@ -70,7 +70,14 @@ impl SoakGrid {
             ledger.plain.extend(plain.then(|| name.clone()));
             ledger.bounds.insert(name.clone(), memory_bytes);
             targets.servers.push((name.clone(), host(number)));
-            let spec = ServerSpec { name, slots, is_stateless: plain, memory_bytes, functions: definitions.clone() };
+            let spec = ServerSpec {
+                name,
+                slots,
+                is_stateless: plain,
+                memory_bytes,
+                disk_bytes: 0,
+                functions: definitions.clone(),
+            };
             sim.add_server(HostId(number), spec);
         }
         let mut later_clients = Vec::new();

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, RaisedCause, SplitMix64, TaskError, TaskId};
+use gridloom_base::{
+    DatumId, Dtype, GroupId, Meta, NodeId, ObjectId, Priority, RaisedCause, SplitMix64, TaskError, TaskId,
+};
 use gridloom_core::graph::{Argument, CallOptions, Group, Output, Retry, Source, Task, TaskKind};
 
 use super::shared_functions;
@@ -179,7 +181,11 @@ impl WorkGenerator {
             options: CallOptions::default(),
         };
         let retry = Retry { times: RETRIES, crashes: true, raised: None };
-        let terms = CallOptions { retry: (failing_runs(&task) > 0).then(|| Arc::new(retry)), ..CallOptions::default() };
+        let terms = CallOptions {
+            retry: (failing_runs(&task) > 0).then(|| Arc::new(retry)),
+            priority: Priority((task.id.serial % 3) as i32 - 1),
+            ..CallOptions::default()
+        };
         let task = Task { options: terms, ..task };
         (task, results)
     }

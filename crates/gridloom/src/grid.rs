@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{NodeId, Priority, TaskId};
 use gridloom_core::node::Command;
 use gridloom_core::node::message::{OutputPage, OutputQuery, ProgramWaits, ServerStatus};
 use gridloom_idl::Signature;
@@ -105,6 +105,17 @@ impl Grid {
     /// Signatures of all offered functions, ordered by name.
     pub fn functions(&self) -> Arc<Vec<Signature>> {
         self.0.functions()
+    }
+
+    /// Sets the priority of the calls that this session makes from now on, except those of functions and groups with a priority of their own:
+    /// see [`Function::with_priority`]. `None`, the default, is that of the call that this process runs, or 0 in a program.
+    pub fn set_priority(&self, priority: Option<Priority>) {
+        self.0.set_priority(priority);
+    }
+
+    /// Returns the priority that [`Grid::set_priority`] has set.
+    pub fn priority(&self) -> Option<Priority> {
+        self.0.priority()
     }
 
     /// Creates a group that records its calls, then maps them together. `mapping` is the name of a heuristic (`"auto"`

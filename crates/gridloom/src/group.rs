@@ -7,7 +7,7 @@ mod loops;
 use std::sync::{Arc, MutexGuard};
 
 use gridloom_base::limits::GROUP_TASKS_MAX;
-use gridloom_base::{DatumId, GroupId, Meta};
+use gridloom_base::{DatumId, GroupId, Meta, Priority};
 use gridloom_core::graph::Source;
 use gridloom_core::node::Command;
 
@@ -29,11 +29,24 @@ pub struct Group {
     recorder: Arc<Recorder>,
     /// Set if the calls were declared beforehand, and run as they are made.
     declared: Option<Arc<Declared>>,
+    /// The priority of its calls; `None` for that of the session.
+    priority: Option<Priority>,
 }
 
 impl Group {
     pub(crate) fn new(session: &Session, mapping: Mapping) -> Group {
-        Group { session: session.clone(), recorder: Recorder::new(session, mapping, None), declared: None }
+        Group {
+            session: session.clone(),
+            recorder: Recorder::new(session, mapping, None),
+            declared: None,
+            priority: None,
+        }
+    }
+
+    /// Returns the group with calls of that priority, except those of functions with a priority of their own: see
+    /// [`Function::with_priority`].
+    pub fn with_priority(self, priority: Priority) -> Group {
+        Group { priority: Some(priority), ..self }
     }
 
     /// Records a call. Its results can be passed to further calls immediately.
@@ -59,6 +72,9 @@ impl Group {
 
     fn record(&self, function: &Function, args: &[Arg], named: &[(String, Arg)]) -> Result<Results<Handle>, Error> {
         args.iter().chain(named.iter().map(|(_, arg)| arg)).filter_map(handle_of).try_for_each(Handle::check)?;
+        let with_priority = self.priority.filter(|_| function.priority().is_none());
+        let with_priority = with_priority.map(|priority| function.clone().with_priority(priority));
+        let function = with_priority.as_ref().unwrap_or(function);
         if let Some(declared) = &self.declared {
             let call = self.call_declared(declared, function, args, named)?;
             return Ok(Results::new(function.shared_signature(), call.results().to_vec()));

@@ -83,6 +83,7 @@ pub use text_file::read_text;
 pub use value::Value;
 
 pub use gridloom_base as base;
+pub use gridloom_base::Priority;
 pub use gridloom_core as core;
 pub use gridloom_core::call::Deferral;
 pub use gridloom_core::graph::{Failures, Retry};

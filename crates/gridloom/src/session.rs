@@ -20,11 +20,11 @@ mod state;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, GroupId, Meta, NodeId, name_for};
+use gridloom_base::{DatumId, GroupId, Meta, NodeId, Priority, name_for};
 use gridloom_core::graph::CallOptions;
 use gridloom_core::node::{Command, Event};
 use gridloom_idl::Signature;
@@ -72,10 +72,34 @@ struct Inner {
     /// Modules that it has initialized.
     modules: Mutex<BTreeSet<String>>,
     backend: Arc<dyn Backend>,
+    /// The priority of its calls, if the program has set one.
+    priority: OptionalPriority,
     /// Receives the output of calls.
     listener: OnceLock<Listener>,
     /// The embedded local grid's processes, ended with the session.
     processes: Mutex<Option<LocalProcesses>>,
+}
+
+/// A priority that may be set at any time, or none.
+#[derive(Debug)]
+struct OptionalPriority(AtomicI64);
+
+impl OptionalPriority {
+    const NONE: i64 = i64::MAX;
+
+    fn set(&self, priority: Option<Priority>) {
+        self.0.store(priority.map_or(Self::NONE, |Priority(number)| number.into()), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Priority> {
+        i32::try_from(self.0.load(Ordering::Relaxed)).ok().map(Priority)
+    }
+}
+
+impl Default for OptionalPriority {
+    fn default() -> Self {
+        OptionalPriority(AtomicI64::new(Self::NONE))
+    }
 }
 
 type Listener = Box<dyn Fn(&CallOutput) + Send + Sync>;
@@ -265,8 +289,19 @@ impl Session {
             program: nested::program(),
             user: self.caller(),
             wants_output: self.0.listener.get().is_some(),
+            priority: self.0.priority.get().unwrap_or_else(nested::priority),
             ..CallOptions::default()
         }
+    }
+
+    /// Sets the priority of the calls that it makes from now on; `None` for that of the call that this process runs.
+    pub(crate) fn set_priority(&self, priority: Option<Priority>) {
+        self.0.priority.set(priority);
+    }
+
+    /// Returns the priority of its calls, if it is set.
+    pub(crate) fn priority(&self) -> Option<Priority> {
+        self.0.priority.get()
     }
 
     /// Shortens the names in errors that a function gets: those of the user for whom it acts.

@@ -104,6 +104,7 @@ pub(super) fn calls_json(server: &ServerView, status: &ServerStatus) -> Vec<Valu
             "server": server.name,
             "stage": stage(task.stage),
             "run_seconds": ns_to_seconds(task.run_ns),
+            "priority": task.priority.0,
         });
         add_program(&mut value, status.program_of(task));
         value
@@ -128,15 +129,17 @@ pub(super) fn lines(servers: &Servers, at_most: usize) -> Vec<String> {
     }
     calls.sort_by_key(|(_, task, _)| (task.stage, std::cmp::Reverse(task.run_ns)));
     lines.push(format!(
-        "{:<28} {:<24} {:<20} {:<8} {:>9}  {}",
-        "call", "function", "server", "stage", "ran, s", "user: program"
+        "{:<28} {:<24} {:<20} {:<8} {:>8} {:>9}  {}",
+        "call", "function", "server", "stage", "priority", "ran, s", "user: program"
     ));
-    for (server, TaskStatus { task, function, stage: at, run_ns, .. }, program) in calls.iter().take(at_most) {
+    for (server, TaskStatus { task, function, stage: at, run_ns, priority, .. }, program) in calls.iter().take(at_most)
+    {
         let ran = if *run_ns > 0 { format!("{:.1}", ns_to_seconds(*run_ns)) } else { "-".to_string() };
         let function = if function.is_empty() { "(takes data)" } else { function.as_str() };
         let (task, name) = (task.to_string(), &server.name);
         let program = program.map_or_else(|| "-".to_string(), ToString::to_string);
-        lines.push(format!("{task:<28} {function:<24} {name:<20} {:<8} {ran:>9}  {program}", stage(*at)));
+        let (at, priority) = (stage(*at), priority.0);
+        lines.push(format!("{task:<28} {function:<24} {name:<20} {at:<8} {priority:>8} {ran:>9}  {program}"));
     }
     let shown = calls.len().min(at_most);
     if count > shown {

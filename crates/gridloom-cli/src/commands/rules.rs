@@ -99,8 +99,9 @@ fn show(options: &Show) -> Result<()> {
     print_text(&format!("user '{user}'{groups}\n{}", lines.concat()))
 }
 
-fn as_text(rules: &UserRules) -> [(&'static str, String); 9] {
-    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels, read_names, write_names } = rules;
+fn as_text(rules: &UserRules) -> [(&'static str, String); 10] {
+    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names } =
+        rules;
     let joined = |patterns: Vec<&str>| if patterns.is_empty() { "none".into() } else { patterns.join(", ") };
     let quota = |quota: &Option<Quota>, amount: fn(u64) -> String| match quota {
         None => "no limit".to_string(),
@@ -119,6 +120,7 @@ fn as_text(rules: &UserRules) -> [(&'static str, String); 9] {
         ("weight", weight.to_string()),
         ("slots", quota(slots, |slots| slots.to_string())),
         ("memory", quota(memory, size_text)),
+        ("disk", quota(disk, size_text)),
         ("queue", queue.map_or("no limit".into(), |calls| format!("{calls} calls at each server"))),
         ("cancel", joined(cancels.iter().map(|one| one.as_str()).collect())),
         ("read-names", joined(read_names.iter().map(NamePattern::as_str).collect())),
@@ -127,7 +129,8 @@ fn as_text(rules: &UserRules) -> [(&'static str, String); 9] {
 }
 
 fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
-    let UserRules { functions, runs_code, weight, slots, memory, queue, cancels, read_names, write_names } = rules;
+    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names } =
+        rules;
     let quota = |quota: &Option<Quota>| match quota {
         None => Value::Null,
         Some(Quota::Percent(percent)) => json!(format!("{percent}%")),
@@ -135,7 +138,7 @@ fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
     };
     json!({
         "user": user, "groups": groups, "functions": functions, "run-code": runs_code, "weight": weight,
-        "slots": quota(slots), "memory": quota(memory), "queue": queue, "cancel": cancels,
+        "slots": quota(slots), "memory": quota(memory), "disk": quota(disk), "queue": queue, "cancel": cancels,
         "read-names": read_names, "write-names": write_names,
     })
 }

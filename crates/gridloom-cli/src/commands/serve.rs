@@ -332,7 +332,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     }
     leave_out_what_the_library_lacks(&mut offer, &options)?;
     let mut kept = open_models(&options, &offer);
-    let (memory_bytes, disk) = places(&options)?;
+    let (memory_bytes, disk_bytes, disk) = places(&options)?;
     let durable = open_durable(&options, memory_bytes)?;
     let storage = open_storage(&options)?;
     let storage_id = storage.as_ref().map(Storage::id);
@@ -404,6 +404,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             queue_depth: options.server.queue_depth,
             is_stateless: options.server.plain,
             memory_bytes,
+            disk_bytes,
             data_max,
             slowdown: options.server.slowdown,
             functions,

@@ -52,12 +52,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         anyhow::bail!("--since {} is later than --until {}; exchange them", day_text(days.0), day_text(days.1));
     }
     let grid = options.grid.connect()?;
-    let UsageReport { days: entries, stored_bytes: stored } = grid.usage(days, options.user.clone(), ANSWER_LIMIT)?;
+    let UsageReport { days: entries, stored_bytes: stored, disk_bytes: on_disk } =
+        grid.usage(days, options.user.clone(), ANSWER_LIMIT)?;
     let entries = if options.by == By::User { by_user(entries) } else { entries.into_iter().map(of_day).collect() };
     if options.json {
         let list: Vec<Value> = entries.iter().map(entry_json).collect();
-        let stored: BTreeMap<&str, u64> = stored.iter().map(|(user, bytes)| (shown(user), *bytes)).collect();
-        print_json(&json!({ "usage": list, "stored_bytes": stored }))?;
+        let by_name = |bytes: &[(String, u64)]| -> BTreeMap<String, u64> {
+            bytes.iter().map(|(user, bytes)| (shown(user).to_string(), *bytes)).collect()
+        };
+        print_json(&json!({ "usage": list, "stored_bytes": by_name(&stored), "disk_bytes": by_name(&on_disk) }))?;
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
@@ -85,6 +88,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     for (user, bytes) in stored.iter().filter(|(_, bytes)| *bytes > 0) {
         print_line(&format!("{} stores {bytes} bytes of shared data now, in all copies", shown(user)))?;
+    }
+    for (user, bytes) in on_disk.iter().filter(|(_, bytes)| *bytes > 0) {
+        print_line(&format!("{} has {bytes} bytes on the disks of servers now", shown(user)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

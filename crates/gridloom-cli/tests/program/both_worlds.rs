@@ -221,6 +221,7 @@ fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
                 queue_depth: 1,
                 is_stateless: false,
                 memory_bytes,
+                disk_bytes: 0,
                 data_max: u64::MAX,
                 slowdown: 1.0,
                 functions,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fair_queue::TaskOwner;
+use super::fair_queue::{Place, TaskOwner};
 use crate::graph::Task;
 
 /// The state of a task.
@@ -37,23 +37,38 @@ pub struct TaskEntry {
     pub state: State,
     /// True for a plain call: results are sent to the caller at once and nothing is kept.
     pub is_call: bool,
-    pub(super) number: u64,
+    pub(super) place: Place,
     /// Number of missing inputs, plus one if it waits for its turn among the methods of its object.
     pub(super) missing: u32,
 }
 
 impl TaskEntry {
-    /// True if others may use its slot while it waits.
+    /// True if others may use its slot while it waits for an answer.
     pub(super) fn may_leave_slot(&self) -> bool {
         self.state == State::Running && self.task.options.gang == 0
+    }
+
+    /// True if a function made the call that it runs.
+    pub(super) fn is_nested(&self) -> bool {
+        self.task.options.depth > 0
     }
 
     pub(super) fn is_running_gang(&self) -> bool {
         self.state == State::Running && self.task.options.gang > 0
     }
 
+    /// Returns the slots that it lends to nested calls: all those of a gang that waits for calls of its own.
+    pub(super) fn lent_slots(&self) -> u32 {
+        lent_slots(self.state, self.task.options.gang)
+    }
+
     /// Returns the slots that it occupies as a gang in addition to the first one.
     pub(super) fn extra_gang_slots(&self) -> u32 {
         if self.state == State::Running { self.task.options.gang.saturating_sub(1) } else { 0 }
     }
+}
+
+/// Returns the slots that a task in this state, which takes `gang` slots at once, lends to nested calls.
+pub(super) fn lent_slots(state: State, gang: u32) -> u32 {
+    if state == State::AwaitingCalls { gang } else { 0 }
 }

@@ -2,6 +2,9 @@
 //! of that user's program, that has had the fewest turns is next. Among the tasks of one program it is the one with the lowest
 //! number. So a user gets no more turns by starting more programs.
 //!
+//! In the turns of a user, the tasks of the highest [`Priority`] are first, whatever their program: only programs that have such tasks
+//! take turns then. Turns of users do not depend on priorities, so no user gains on another by them.
+//!
 //! A new program starts with the turns of the program that was served last, so it is served in the current round and gets
 //! no extra turns for the past. If another new program had its first turn in this round, it is served in the next round:
 //! a stream of programs with one task each does not stop the others. A program whose queue becomes empty keeps its count
@@ -17,7 +20,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use gridloom_base::limits::WEIGHT_MAX;
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{NodeId, Priority, TaskId};
 
 /// The user and the program to which a task belongs.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -152,29 +155,45 @@ impl<K: Ord + Clone> Turns<K> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct FairQueue {
     users: Turns<Arc<str>>,
-    /// The programs of each user.
-    programs: BTreeMap<Arc<str>, Turns<NodeId>>,
+    /// The programs of each user with tasks of a priority. No map is empty.
+    programs: BTreeMap<Arc<str>, BTreeMap<Priority, Turns<NodeId>>>,
     /// Tasks by number; no entry is empty.
-    tasks: BTreeMap<TaskOwner, BTreeMap<u64, TaskId>>,
+    tasks: BTreeMap<(Priority, TaskOwner), BTreeMap<u64, TaskId>>,
     len: usize,
+}
+
+/// The place of a task in the queue of its owner.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Place {
+    pub(super) priority: Priority,
+    /// Orders the tasks of one program that have the same priority.
+    pub(super) number: u64,
 }
 
 impl FairQueue {
     /// Adds a task of a user of this weight.
-    pub(super) fn insert(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId) {
-        self.add(owner, weight, number, task, false);
+    pub(super) fn insert(&mut self, owner: &TaskOwner, weight: u32, place: Place, task: TaskId) {
+        self.add(owner, weight, place, task, false);
     }
 
-    /// Adds a task that must not be served next, unless it is the only one. Its number must be the highest of its program.
-    pub(super) fn insert_last(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId) {
-        self.add(owner, weight, number, task, true);
+    /// Adds a task that must not be served next, unless it is the only one. Its place must be behind those of all tasks of its
+    /// user: see [`FairQueue::last_priority`].
+    pub(super) fn insert_last(&mut self, owner: &TaskOwner, weight: u32, place: Place, task: TaskId) {
+        self.add(owner, weight, place, task, true);
     }
 
-    fn add(&mut self, owner: &TaskOwner, weight: u32, number: u64, task: TaskId, is_last: bool) {
+    fn add(&mut self, owner: &TaskOwner, weight: u32, place: Place, task: TaskId, is_last: bool) {
         self.users.join(&owner.user, is_last, cost_of(weight));
-        self.programs.entry(owner.user.clone()).or_default().join(&owner.program, is_last, TURN);
-        let is_new = self.tasks.entry(owner.clone()).or_default().insert(number, task).is_none();
+        let programs = self.programs.entry(owner.user.clone()).or_default();
+        programs.entry(place.priority).or_default().join(&owner.program, is_last, TURN);
+        let tasks = self.tasks.entry((place.priority, owner.clone())).or_default();
+        let is_new = tasks.insert(place.number, task).is_none();
         self.len += usize::from(is_new);
+    }
+
+    /// Returns the priority of those tasks of a user that are served last; `None` if the user has no tasks.
+    pub(super) fn last_priority(&self, user: &str) -> Option<Priority> {
+        self.programs.get(user)?.last_key_value().map(|(priority, _)| *priority)
     }
 
     /// Sets the weight of a user.
@@ -189,8 +208,9 @@ impl FairQueue {
 
     /// Returns the next task of a user.
     pub(super) fn first_of(&self, user: &Arc<str>) -> Option<TaskId> {
-        let program = *self.programs.get(user)?.first()?;
-        self.tasks[&TaskOwner { user: user.clone(), program }].first_key_value().map(|(_, task)| *task)
+        let (priority, programs) = self.programs.get(user)?.first_key_value()?;
+        let owner = TaskOwner { user: user.clone(), program: *programs.first()? };
+        self.tasks[&(*priority, owner)].first_key_value().map(|(_, task)| *task)
     }
 
     /// Returns the next task of the first user whose next task `may_start`, and the users before, who are passed over.
@@ -217,63 +237,67 @@ impl FairQueue {
     }
 
     /// Removes a task and counts a turn of its program and user. Returns false if the task is not in the queue.
-    pub(super) fn serve(&mut self, owner: &TaskOwner, number: u64) -> bool {
-        let Some(stays) = self.take(owner, number) else { return false };
-        let programs = self.programs.get_mut(&owner.user).expect("it has tasks");
-        programs.serve(&owner.program, stays);
-        let stays = !programs.is_empty();
-        self.users.serve(&owner.user, stays);
-        self.forget_idle(&owner.user, stays);
-        true
+    pub(super) fn serve(&mut self, owner: &TaskOwner, place: Place) -> bool {
+        self.take(owner, place, true)
     }
 
     /// Removes a task without counting a turn. Returns false if the task is not in the queue.
-    pub(super) fn remove(&mut self, owner: &TaskOwner, number: u64) -> bool {
-        let Some(stays) = self.take(owner, number) else { return false };
-        let programs = self.programs.get_mut(&owner.user).expect("it has tasks");
-        if !stays {
-            programs.leave(&owner.program);
-        }
-        let stays = !programs.is_empty();
-        if !stays {
-            self.users.leave(&owner.user);
-        }
-        self.forget_idle(&owner.user, stays);
-        true
+    pub(super) fn remove(&mut self, owner: &TaskOwner, place: Place) -> bool {
+        self.take(owner, place, false)
     }
 
-    /// Forgets the turns of a user's programs once none of them has a task: there is nobody left to whom they matter.
-    fn forget_idle(&mut self, user: &Arc<str>, has_tasks: bool) {
-        if !has_tasks {
-            self.programs.remove(user);
+    fn take(&mut self, owner: &TaskOwner, Place { priority, number }: Place, is_served: bool) -> bool {
+        let key = (priority, owner.clone());
+        let Some(tasks) = self.tasks.get_mut(&key) else { return false };
+        if tasks.remove(&number).is_none() {
+            return false;
         }
-    }
-
-    /// Removes a task. Returns whether its program has others; `None` if the task is not in the queue.
-    fn take(&mut self, owner: &TaskOwner, number: u64) -> Option<bool> {
-        let tasks = self.tasks.get_mut(owner)?;
-        tasks.remove(&number)?;
         self.len -= 1;
-        let has_others = !tasks.is_empty();
-        if !has_others {
-            self.tasks.remove(owner);
+        let stays = !tasks.is_empty();
+        if !stays {
+            self.tasks.remove(&key);
         }
-        Some(has_others)
+        let classes = self.programs.get_mut(&owner.user).expect("it has tasks");
+        let programs = classes.get_mut(&priority).expect("it has tasks of this priority");
+        match is_served {
+            true => programs.serve(&owner.program, stays),
+            false if !stays => programs.leave(&owner.program),
+            false => {}
+        }
+        // Once none of the programs has a task, there is nobody left to whom their turns matter.
+        if programs.is_empty() {
+            classes.remove(&priority);
+        }
+        let stays = !classes.is_empty();
+        if !stays {
+            self.programs.remove(&owner.user);
+        }
+        match is_served {
+            true => self.users.serve(&owner.user, stays),
+            false if !stays => self.users.leave(&owner.user),
+            false => {}
+        }
+        true
     }
 
     /// Returns the tasks in the order in which they are served if no other task is added.
     pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> + '_ {
         let (mut users, mut programs) = (self.users.clone(), self.programs.clone());
-        let mut tasks: BTreeMap<&TaskOwner, Peekable<_>> =
-            self.tasks.iter().map(|(owner, tasks)| (owner, tasks.values().peekable())).collect();
+        let mut tasks: BTreeMap<&(Priority, TaskOwner), Peekable<_>> =
+            self.tasks.iter().map(|(key, tasks)| (key, tasks.values().peekable())).collect();
         std::iter::from_fn(move || {
             let user = users.first()?.clone();
-            let of_user = programs.get_mut(&user)?;
-            let owner = TaskOwner { user, program: *of_user.first()? };
-            let of_program = tasks.get_mut(&owner)?;
+            let classes = programs.get_mut(&user)?;
+            let mut first = classes.first_entry()?;
+            let priority = *first.key();
+            let program = *first.get().first()?;
+            let of_program = tasks.get_mut(&(priority, TaskOwner { user: user.clone(), program }))?;
             let task = of_program.next()?;
-            of_user.serve(&owner.program, of_program.peek().is_some());
-            users.serve(&owner.user, !of_user.is_empty());
+            first.get_mut().serve(&program, of_program.peek().is_some());
+            if first.get().is_empty() {
+                first.remove();
+            }
+            users.serve(&user, !classes.is_empty());
             Some(*task)
         })
     }
@@ -308,9 +332,19 @@ mod tests {
         TaskOwner { user: format!("user {}", program / 100).into(), program: NodeId(program) }
     }
 
+    fn place(number: u64) -> Place {
+        Place { priority: Priority::default(), number }
+    }
+
     fn add(queue: &mut FairQueue, program: u64, serials: impl IntoIterator<Item = u64>) {
+        add_with(queue, Priority::default(), program, serials);
+    }
+
+    fn add_with(queue: &mut FairQueue, priority: Priority, program: u64, serials: impl IntoIterator<Item = u64>) {
         let weight = if program < 1000 { 1 } else { program / 1000 } as u32;
-        serials.into_iter().for_each(|serial| queue.insert(&owner(program), weight, serial, task(program, serial)));
+        for number in serials {
+            queue.insert(&owner(program), weight, Place { priority, number }, task(program, number));
+        }
     }
 
     /// Serves tasks. Returns their programs.
@@ -318,14 +352,15 @@ mod tests {
         let next = |queue: &mut FairQueue| {
             let task = queue.first().unwrap();
             assert_eq!(queue.iter().next(), Some(task));
-            assert!(queue.serve(&owner(task.client.0), task.serial));
+            assert!(queue.serve(&owner(task.client.0), place(task.serial)));
             task.client.0
         };
         (0..count).map(|_| next(queue)).collect()
     }
 
     fn is_forgotten(queue: &FairQueue) -> bool {
-        queue.programs.values().all(|turns| turns.served.is_empty() && turns.served_by_turns.is_empty())
+        let mut turns = queue.programs.values().flat_map(BTreeMap::values);
+        turns.all(|turns| turns.served.is_empty() && turns.served_by_turns.is_empty())
     }
 
     #[test]
@@ -388,7 +423,7 @@ mod tests {
         add(&mut queue, 101, 100..150);
         for _ in 0..20 {
             let (task, passed) = queue.first_where(|task| task.client == NodeId(101)).unwrap();
-            queue.serve(&owner(101), task.serial);
+            queue.serve(&owner(101), place(task.serial));
             passed.iter().for_each(|user| queue.pass(user));
         }
         let served = serve(&mut queue, 10);
@@ -449,7 +484,8 @@ mod tests {
             add(&mut queue, program, [program]);
             serve(&mut queue, 2);
         }
-        let kept: usize = queue.programs.values().map(|turns| turns.served.len() + turns.members.len()).sum();
+        let turns = queue.programs.values().flat_map(BTreeMap::values);
+        let kept: usize = turns.map(|turns| turns.served.len() + turns.members.len()).sum();
         assert_eq!((kept, queue.programs.len()), (1, 1));
         assert!(queue.users.served.len() <= 1);
     }
@@ -459,10 +495,58 @@ mod tests {
         let mut queue = FairQueue::default();
         add(&mut queue, 2, [1, 2]);
         add(&mut queue, 3, [3]);
-        queue.insert_last(&owner(1), 1, 4, task(1, 4));
+        queue.insert_last(&owner(1), 1, place(4), task(1, 4));
         assert_eq!(serve(&mut queue, 3), [2, 3, 1]);
-        assert!(queue.remove(&owner(2), 2) && !queue.remove(&owner(2), 2) && queue.is_empty());
+        assert!(queue.remove(&owner(2), place(2)) && !queue.remove(&owner(2), place(2)) && queue.is_empty());
         queue.rest();
         assert!(is_forgotten(&queue));
+    }
+
+    /// Serves all tasks. Returns them as program and number.
+    fn serve_all(queue: &mut FairQueue, priority: impl Fn(TaskId) -> Priority) -> Vec<(u64, u64)> {
+        let order: Vec<TaskId> = queue.iter().collect();
+        for task in &order {
+            assert_eq!(queue.first(), Some(*task));
+            assert!(queue.serve(&owner(task.client.0), Place { priority: priority(*task), number: task.serial }));
+        }
+        order.into_iter().map(|task| (task.client.0, task.serial)).collect()
+    }
+
+    #[test]
+    fn tasks_of_a_higher_priority_are_first_among_all_programs_of_their_user() {
+        let mut queue = FairQueue::default();
+        let priority = |task: TaskId| match task.serial {
+            10.. => Priority(-1),
+            5.. => Priority(7),
+            _ => Priority::default(),
+        };
+        add_with(&mut queue, Priority(7), 1, [5]);
+        add(&mut queue, 1, [1, 2]);
+        add(&mut queue, 2, [3]);
+        add_with(&mut queue, Priority(-1), 2, [10, 11]);
+        add_with(&mut queue, Priority(-1), 3, [12]);
+        assert_eq!(queue.last_priority("user 0"), Some(Priority(7)));
+        let order = serve_all(&mut queue, priority);
+        assert_eq!(order, [(2, 10), (3, 12), (2, 11), (1, 1), (2, 3), (1, 2), (1, 5)]);
+        assert!(queue.is_empty() && queue.programs.is_empty() && queue.tasks.is_empty());
+        assert_eq!(queue.last_priority("user 0"), None);
+    }
+
+    #[test]
+    fn priorities_of_a_user_do_not_change_the_turns_of_others() {
+        // The users of the order in which the tasks of two users are served, if those of the first have these priorities.
+        let users = |priority: fn(u64) -> Priority| {
+            let mut queue = FairQueue::default();
+            for serial in 1..=40 {
+                add_with(&mut queue, priority(serial), 1 + serial % 3, [serial]);
+                add(&mut queue, 101 + serial % 2, [100 + serial]);
+            }
+            let of = |task: TaskId| if task.serial > 100 { Priority::default() } else { priority(task.serial) };
+            serve_all(&mut queue, of).into_iter().map(|(program, _)| program / 100).collect::<Vec<u64>>()
+        };
+        let plain = users(|_| Priority::default());
+        assert_eq!(users(|_| Priority(i32::MIN)), plain);
+        assert_eq!(users(|serial| Priority(-(serial as i32))), plain);
+        assert_eq!(users(|serial| Priority(serial as i32 % 5)), plain);
     }
 }

@@ -15,7 +15,8 @@
 //! program is *asking* until the answer arrives. It leaves its slot to others, for at most as many tasks as there are
 //! slots, because the program may need the slot for its answer. A *gang* ([`CallOptions::gang`](crate::graph::CallOptions::gang))
 //! takes several slots at once and keeps them until it ends. While it is the earliest ready task and too few slots are
-//! free, nothing behind it starts. So it has either all its slots or none. A task that only stores copies here
+//! free, nothing behind it starts. So it has either all its slots or none. While it waits for calls of its own, it lends its slots to nested
+//! calls, of any user, and to no others: gangs of two users may wait for each other's slots. A task that only stores copies here
 //! ([`Task::is_replicate`]) ends when they have arrived, whatever else runs.
 //!
 //! The [rules](Rules) of the grid limit the slots that the tasks of a user occupy at a time. Tasks of other users pass a task
@@ -30,7 +31,7 @@ mod users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fair_queue::FairQueue;
+use fair_queue::{FairQueue, Place};
 use method_queues::MethodQueues;
 use users::Users;
 
@@ -57,6 +58,8 @@ pub struct Executor {
     gangs: u32,
     /// Slots occupied by gangs in addition to the one of each running task.
     ganged: u32,
+    /// Slots of gangs that wait for calls of their own.
+    lent: u32,
     /// Number of tasks that wait for answers to callbacks.
     asking: u32,
     /// Number of tasks that wait for calls that they made themselves.
@@ -84,6 +87,7 @@ impl Executor {
             running: 0,
             gangs: 0,
             ganged: 0,
+            lent: 0,
             asking: 0,
             calling: 0,
             waiters: BTreeMap::new(),
@@ -102,6 +106,7 @@ impl Executor {
         }
         // Among the tasks of a program, nested calls are first, and the deepest of them before the others.
         let number = u64::from(u16::MAX - task.options.depth) << 48 | self.next_number;
+        let place = Place { priority: task.options.priority, number };
         self.next_number += 1;
         for output in &task.outputs {
             self.producers.insert(output.datum, task.id);
@@ -115,8 +120,8 @@ impl Executor {
         *self.clients.entry(task.id.client).or_default() += 1;
         let owner = TaskOwner { user: user.clone(), program: task.program() };
         self.users.add(user);
-        self.held.insert(&owner, self.users.weight(user), number, task.id);
-        self.tasks.insert(task.id, TaskEntry { task, owner, state: State::Held, is_call, number, missing: 0 });
+        self.held.insert(&owner, self.users.weight(user), place, task.id);
+        self.tasks.insert(task.id, TaskEntry { task, owner, state: State::Held, is_call, place, missing: 0 });
         true
     }
 
@@ -146,13 +151,13 @@ impl Executor {
     /// If it is not held.
     pub fn admit(&mut self, id: TaskId, is_here: impl Fn(DatumId) -> bool) {
         let entry = self.tasks.get_mut(&id).expect("the caller saw a held task");
-        let number = entry.number;
-        assert!(self.held.serve(&entry.owner, number), "the caller saw a held task");
+        assert!(self.held.serve(&entry.owner, entry.place), "the caller saw a held task");
+        entry.place.priority = entry.task.options.priority;
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         let waits_for_turn = entry.task.object().is_some_and(|object| self.lines.wait(object, id));
         entry.missing = missing.len() as u32 + u32::from(waits_for_turn);
         if entry.missing == 0 {
-            self.make_ready(number, id);
+            self.make_ready(id);
         } else {
             self.users.change(&entry.owner.user, 0, State::Held, State::Waiting);
             entry.state = State::Waiting;
@@ -171,11 +176,14 @@ impl Executor {
         assert_eq!(entry.state, State::Waiting, "only waiting tasks are held back");
         self.users.change(&entry.owner.user, 0, State::Waiting, State::Held);
         entry.state = State::Held;
-        // Behind all current tasks, nested or not: a task that was put back must not be the next one again.
-        entry.number = u64::from(u16::MAX) << 48 | self.next_number;
+        // Behind all current tasks of its user, whatever their priority, nested or not: a task that was put back must not be the
+        // next one again.
+        let last = self.held.last_priority(&entry.owner.user).unwrap_or_default();
+        let priority = entry.task.options.priority.max(last);
+        entry.place = Place { priority, number: u64::from(u16::MAX) << 48 | self.next_number };
         self.next_number += 1;
         let task = entry.task.clone();
-        self.held.insert_last(&entry.owner, self.users.weight(&entry.owner.user), entry.number, id);
+        self.held.insert_last(&entry.owner, self.users.weight(&entry.owner.user), entry.place, id);
         self.wait_no_more(&task);
     }
 
@@ -203,7 +211,7 @@ impl Executor {
     /// of them.
     pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {
         let readers = self.waiters.get(&datum).cloned().unwrap_or_default();
-        let number = |id: &TaskId| self.tasks[id].number;
+        let number = |id: &TaskId| self.tasks[id].place.number;
         let first = readers.iter().map(number).min().unwrap_or(u64::MAX);
         let others = self.waiting(false).into_iter().filter(|id| !readers.contains(id) && number(id) > first);
         (readers.clone(), others.collect())
@@ -233,18 +241,17 @@ impl Executor {
         let Some(entry) = self.tasks.get_mut(&id) else { return };
         entry.missing -= 1;
         if entry.missing == 0 {
-            let number = entry.number;
-            self.make_ready(number, id);
+            self.make_ready(id);
         }
     }
 
-    fn make_ready(&mut self, number: u64, id: TaskId) {
+    fn make_ready(&mut self, id: TaskId) {
         let entry = self.tasks.get_mut(&id).expect("the caller has seen it");
         self.users.change(&entry.owner.user, 0, entry.state, State::Ready);
         entry.state = State::Ready;
         match entry.task.is_replicate() {
-            true => _ = self.copy_tasks.insert(number, id),
-            false => self.ready.insert(&entry.owner, self.users.weight(&entry.owner.user), number, id),
+            true => _ = self.copy_tasks.insert(entry.place.number, id),
+            false => self.ready.insert(&entry.owner, self.users.weight(&entry.owner.user), entry.place, id),
         }
     }
 
@@ -262,33 +269,45 @@ impl Executor {
     /// Returns the next task to start if a slot is free. `queue_depth` returns how many tasks of a function one slot
     /// takes.
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
-        let tasks = &self.tasks;
-        let may_start = |task: TaskId| self.users.may_start(&tasks[&task]);
-        let (id, passed) = self.ready.first_where(may_start)?;
+        let first = self.ready.first_where(|task| self.users.may_start(&self.tasks[&task]));
+        let fits = |task: TaskId| self.has_slots_for(&self.tasks[&task], &queue_depth);
+        let (id, passed) = match first {
+            Some((id, passed)) if fits(id) => (id, passed),
+            // The slots that gangs lend are for nested calls only, so these pass the others.
+            _ if self.lent > 0 => {
+                let is_nested = |entry: &TaskEntry| entry.is_nested() && self.users.may_start(entry);
+                let id = self.ready.iter().find(|task| is_nested(&self.tasks[task]) && fits(*task))?;
+                (id, Vec::new())
+            }
+            _ => return None,
+        };
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         let gang = entry.task.options.gang;
-        // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
-        // Workers do not know which slots belong to a gang.
-        // Nor do they know which slots count for which user.
-        let is_alone =
-            entry.task.object().is_some() || gang > 0 || self.gangs > 0 || self.users.is_limited(&entry.owner.user);
-        let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
-        // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
-        // asking tasks: the answer that they wait for may be behind it.
-        let left_over = if gang > 0 { 0 } else { self.asking.saturating_sub(self.slots) };
-        let taken = self.running + self.ganged + left_over;
-        let wanted = gang.max(1);
-        if taken + wanted > self.slots && taken + wanted > self.slots * depth {
-            return None;
-        }
-        self.ready.serve(&entry.owner, entry.number);
+        self.ready.serve(&entry.owner, entry.place);
         passed.iter().for_each(|user| self.ready.pass(user));
         self.users.change(&entry.owner.user, gang, State::Ready, State::Running);
         entry.state = State::Running;
         self.running += 1;
         self.gangs += u32::from(gang > 0);
-        self.ganged += wanted - 1;
+        self.ganged += entry.extra_gang_slots();
         Some(entry.task.clone())
+    }
+
+    /// True if the server has slots for a ready task.
+    fn has_slots_for(&self, entry: &TaskEntry, queue_depth: impl Fn(&str) -> u32) -> bool {
+        let gang = entry.task.options.gang;
+        // A method queued behind others in a worker must not count as begun, because stopping it would end its object.
+        // Workers do not know which slots belong to a gang.
+        // Nor do they know which slots count for which user.
+        let has_gangs = gang > 0 || self.gangs > 0 || self.lent > 0;
+        let is_alone = entry.task.object().is_some() || has_gangs || self.users.is_limited(&entry.owner.user);
+        let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
+        // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
+        // asking tasks: the answer that they wait for may be behind it.
+        let left_over = if gang > 0 { 0 } else { self.asking.saturating_sub(self.slots) };
+        let lent = if entry.is_nested() { 0 } else { self.lent };
+        let taken = self.running + self.ganged + lent + left_over;
+        taken + gang.max(1) <= self.slots * depth.max(1)
     }
 
     /// Records that a running task has called back its program. A gang keeps its slots.
@@ -312,11 +331,15 @@ impl Executor {
     }
 
     /// Records that a running task waits for calls that it made itself. Any number of tasks may, because the calls
-    /// need slots.
+    /// need slots. A gang lends its slots.
     pub fn begin_calling(&mut self, id: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.may_leave_slot()) {
-            self.users.change(&entry.owner.user, 0, State::Running, State::AwaitingCalls);
+        if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::Running) {
+            let gang = entry.task.options.gang;
+            self.users.change(&entry.owner.user, gang, State::Running, State::AwaitingCalls);
+            self.gangs -= u32::from(gang > 0);
+            self.ganged -= entry.extra_gang_slots();
             entry.state = State::AwaitingCalls;
+            self.lent += entry.lent_slots();
             self.running -= 1;
             self.calling += 1;
         }
@@ -325,8 +348,12 @@ impl Executor {
     /// Records that the calls it waited for have ended and the task continues.
     pub fn end_calling(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id).filter(|entry| entry.state == State::AwaitingCalls) {
-            self.users.change(&entry.owner.user, 0, State::AwaitingCalls, State::Running);
+            let gang = entry.task.options.gang;
+            self.users.change(&entry.owner.user, gang, State::AwaitingCalls, State::Running);
+            self.lent -= entry.lent_slots();
             entry.state = State::Running;
+            self.gangs += u32::from(gang > 0);
+            self.ganged += entry.extra_gang_slots();
             self.calling -= 1;
             self.running += 1;
         }
@@ -353,12 +380,13 @@ impl Executor {
         self.users.remove(&entry.owner.user, entry.task.options.gang, entry.state);
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
+        self.lent -= entry.lent_slots();
         match entry.state {
-            State::Held => _ = self.held.remove(&entry.owner, entry.number),
+            State::Held => _ = self.held.remove(&entry.owner, entry.place),
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
-                self.ready.remove(&entry.owner, entry.number);
-                self.copy_tasks.remove(&entry.number);
+                self.ready.remove(&entry.owner, entry.place);
+                self.copy_tasks.remove(&entry.place.number);
             }
             State::Running => self.running -= 1,
             State::AwaitingCallback => self.asking -= 1,
@@ -502,7 +530,7 @@ impl Executor {
     /// Returns all tasks in the order of admission.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskEntry> {
         let mut tasks: Vec<&TaskEntry> = self.tasks.values().collect();
-        tasks.sort_by_key(|entry| entry.number);
+        tasks.sort_by_key(|entry| entry.place.number);
         tasks.into_iter()
     }
 
@@ -538,6 +566,10 @@ impl Executor {
         let ganged: u32 = self.tasks.values().map(TaskEntry::extra_gang_slots).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));
+        }
+        let lent: u32 = self.tasks.values().map(TaskEntry::lent_slots).sum();
+        if lent != self.lent {
+            return Err(format!("gangs lend {lent} slots, and {} are counted", self.lent));
         }
         let gangs = self.tasks.values().filter(|entry| entry.is_running_gang()).count();
         if gangs != self.gangs as usize {

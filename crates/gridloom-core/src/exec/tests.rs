@@ -360,3 +360,93 @@ fn a_gang_waits_for_the_slots_of_its_user_and_is_not_passed_by_them() {
     assert_eq!(executor.next_start(|_| 1).unwrap().id, id(3));
     executor.check().unwrap();
 }
+
+/// Options of a call that a function makes.
+fn nested(task: Arc<Task>) -> Arc<Task> {
+    Arc::new(Task { options: CallOptions { depth: 1, ..task.options.clone() }, ..(*task).clone() })
+}
+
+#[test]
+fn a_gang_that_waits_for_its_calls_lends_its_slots_to_nested_calls_only() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(3);
+    executor.add(gang(1, 3), &"user".into(), true);
+    admit_first(&mut executor, |_| true);
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1));
+    for task in [task(2, &[], 22), nested(task(3, &[], 23)), nested(gang(4, 3))] {
+        executor.add(task, &"user".into(), true);
+        admit_first(&mut executor, |_| true);
+    }
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.begin_calling(id(1));
+    executor.check().unwrap();
+    assert_eq!((executor.running(), executor.paused(), executor.is_busy()), (0, 1, true));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    assert!(
+        executor.next_start(|_| 9).is_none(),
+        "the nested gang needs all slots, and the other task may not have one"
+    );
+    executor.remove(id(3));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(4));
+    // The first one resumes, with more slots in use than there are.
+    executor.end_calling(id(1));
+    executor.check().unwrap();
+    executor.remove(id(4));
+    assert!(executor.next_start(|_| 9).is_none());
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
+    executor.remove(id(2));
+    assert!(executor.is_empty() && executor.check().is_ok());
+}
+
+#[test]
+fn nested_calls_are_found_behind_those_that_may_not_have_lent_slots() {
+    let id = |client, serial| TaskId { client: NodeId(client), serial };
+    let of = |client, serial| {
+        let task = task(serial, &[], 20 + serial);
+        Arc::new(Task { id: id(client, serial), outputs: Vec::new(), ..(*task).clone() })
+    };
+    let mut executor = Executor::new(2);
+    executor.add(gang(1, 2), &"anna".into(), true);
+    admit_first(&mut executor, |_| true);
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1, 1));
+    executor.begin_calling(id(1, 1));
+    // Other users and other programs of the user are first in the order of turns.
+    for client in 2..6 {
+        let user = if client == 2 { "anna" } else { "bert" };
+        executor.add(of(client, 7), &user.into(), true);
+    }
+    executor.add(nested(of(1, 8)), &"anna".into(), true);
+    while executor.first_held().is_some() {
+        admit_first(&mut executor, |_| true);
+    }
+    assert_eq!(executor.next_start(|_| 1).unwrap().id, id(1, 8));
+    assert!(executor.next_start(|_| 1).is_none());
+    executor.check().unwrap();
+}
+
+#[test]
+fn a_task_that_is_put_back_is_behind_those_of_every_priority_and_keeps_its_own() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let with = |serial: u64, inputs: &[u64], number: i32| {
+        let options = CallOptions { priority: gridloom_base::Priority(number), ..CallOptions::default() };
+        Arc::new(Task { options, ..(*task(serial, inputs, 20 + serial)).clone() })
+    };
+    let mut executor = Executor::new(1);
+    executor.add(with(1, &[50], -5), &"user".into(), true);
+    admit_first(&mut executor, |_| false);
+    for task in [with(2, &[], 3), with(3, &[], 0)] {
+        executor.add(task, &"user".into(), true);
+    }
+    executor.put_back(id(1));
+    let order: Vec<TaskId> = executor.held().map(|entry| entry.task.id).collect();
+    assert_eq!(order, [id(3), id(2), id(1)]);
+    while executor.first_held().is_some() {
+        admit_first(&mut executor, |_| true);
+    }
+    // Among those that can run, its own priority counts.
+    for serial in [1, 3, 2] {
+        assert_eq!(executor.next_start(|_| 1).unwrap().id, id(serial));
+        executor.remove(id(serial));
+    }
+}

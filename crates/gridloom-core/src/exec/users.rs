@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{State, TaskEntry};
+use super::entry::{State, TaskEntry, lent_slots};
 use gridloom_base::{Quota, Rules};
 
 /// The users who have tasks here.
@@ -31,6 +31,8 @@ struct UserTasks {
     calling: u64,
     /// Slots of running tasks.
     slots: u32,
+    /// Slots of gangs that wait for calls of their own: only nested calls may use them.
+    lent: u32,
 }
 
 /// The tasks of a user, for decisions about the user's memory.
@@ -63,6 +65,7 @@ impl Users {
             asking: 0,
             calling: 0,
             slots: 0,
+            lent: 0,
         }
     }
 
@@ -124,7 +127,8 @@ impl Users {
         // As for the slots of the server: tasks leave at most as many slots as there are, and a gang does not wait for them.
         let gang = entry.task.options.gang;
         let left_over = if gang > 0 { 0 } else { user.asking.saturating_sub(user.slots_max) };
-        user.slots + left_over + gang.max(1) <= user.slots_max
+        let lent = if entry.is_nested() { 0 } else { user.lent };
+        user.slots + lent + left_over + gang.max(1) <= user.slots_max
     }
 
     /// Counts a new task.
@@ -183,6 +187,7 @@ impl UserTasks {
     }
 
     fn add(&mut self, gang: u32, state: State) {
+        self.lent += lent_slots(state, gang);
         match state {
             State::Held => self.held += 1,
             State::Waiting => self.waiting += 1,
@@ -197,6 +202,7 @@ impl UserTasks {
     }
 
     fn subtract(&mut self, gang: u32, state: State) {
+        self.lent -= lent_slots(state, gang);
         match state {
             State::Held => self.held -= 1,
             State::Waiting => self.waiting -= 1,

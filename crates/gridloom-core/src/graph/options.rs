@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{NodeId, TaskError};
+use gridloom_base::{NodeId, Priority, TaskError};
 use gridloom_idl::{UseKind, UsedName};
 
 /// Call options. By default a task may run anywhere, and is restarted if its server is lost.
@@ -36,6 +36,10 @@ pub struct CallOptions {
     /// program: it runs a gang of processes. 0 for one slot, which others may use while it waits.
     #[serde(default)]
     pub gang: u32,
+    /// Orders the calls of one user at a server: among these, calls of a higher priority start first, except that nested calls
+    /// of a program precede its others of the same priority.
+    #[serde(default)]
+    pub priority: Priority,
     /// The program that made the outermost call, if this call is nested. When programs take turns, servers count the call
     /// as a call of that program.
     #[serde(default)]

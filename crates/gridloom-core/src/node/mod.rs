@@ -20,7 +20,7 @@ pub use client::{Client, ClientConfig};
 pub use client_with_agent::{ClientWithAgent, ClientWithAgentConfig};
 pub use log::{Category, LogLine};
 pub use message::{MapRequest, Message};
-pub use protocol::{Command, Effect, Event, Input, MapJob, NameCommand, Role};
+pub use protocol::{Command, DiskLimit, Effect, Event, Input, MapJob, NameCommand, Role};
 pub use server::{DRAINED, Server, ServerConfig};
 pub use timer::{AgentTimer, ClientTimer, ServerTimer, Timer};
 pub use world::World;

@@ -149,6 +149,8 @@ pub enum Input {
     },
     /// A shared datum was made durable, or the reason why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// Bytes of the store that are on disk now, by the client to whom the data belong. Durable data are left out.
+    OnDisk { clients: Vec<(NodeId, u64)> },
     /// A bandwidth probe arrived.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.
@@ -173,6 +175,13 @@ pub enum Input {
     SpeedMeasured { flops: f64 },
     /// A command from the program to its client machine.
     Command(Command),
+}
+
+/// The part of a server's disk that the data of some clients may take: those of one user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskLimit {
+    pub clients: Vec<NodeId>,
+    pub bytes: u64,
 }
 
 /// An action that a machine requests from its world.
@@ -208,6 +217,9 @@ pub enum Effect {
     UpdateDurable { named: Box<NamedDatum> },
     /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
+    /// Store no more bytes of these clients' data on disk than this, in addition to durable data. Replaces all earlier limits. Data that
+    /// are on disk already stay there.
+    LimitDisk { limits: Vec<DiskLimit> },
     /// Run a task: its inputs are in the store.
     StartTask { task: Arc<Task> },
     /// Kill a started task (`TaskEnded` follows).

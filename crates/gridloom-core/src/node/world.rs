@@ -14,6 +14,8 @@ pub struct ServerSpec {
     pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
+    /// The part of the store that is on disk, bytes.
+    pub disk_bytes: u64,
     /// The functions that it offers.
     pub functions: Vec<Definition>,
 }

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write as _;
 
 use gridloom::Function;
+use gridloom_base::Priority;
 
 use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome, last_error, name_of, run, run_for};
 use super::super::handles::CFunctionHandle;
@@ -150,6 +151,30 @@ pub unsafe extern "C-unwind" fn grpc_function_handle_set_timeout_np(
         // SAFETY: required by the header.
         let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
         bound.set_limit(limit(seconds).map_err(|why| Failed::other(format!("the time limit is {why}")))?);
+        Ok(())
+    })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_function_handle_set_priority_np(
+    handle: *mut CFunctionHandle,
+    priority: c_int,
+) -> c_int {
+    run(|| {
+        let library = library()?;
+        // SAFETY: required by the header.
+        let bound = library.handles.find(&unsafe { memory::program_memory(handle, "the handle")?.read() })?;
+        bound.set_priority(Priority(priority));
+        Ok(())
+    })
+}
+
+/// See `grpc_extensions.h`.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn grpc_set_priority_np(priority: c_int) -> c_int {
+    run(|| {
+        library()?.grid.set_priority(Some(Priority(priority)));
         Ok(())
     })
 }

@@ -139,6 +139,7 @@ impl Core {
             }
             Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
+            Effect::LimitDisk { limits } => self.store.limit_disk(limits),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
                     self.store.put(named, meta, payload);
@@ -363,6 +364,7 @@ impl Core {
                 Notice::MadeDurable { datum, outcome } => {
                     self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
+                Notice::OnDisk { clients } => self.pending.push_back(Input::OnDisk { clients }),
                 Notice::Stored { link, datum, outcome } => self.stored(link, datum, outcome),
                 Notice::Loaded { link, datum, meta, outcome } if self.streams.is_up(link) => {
                     let from = link.peer;

@@ -280,6 +280,7 @@ impl Streams {
             Notice::SendFailed { link, datum, why } => self.aside_on(link, WorldMessage::Broken { datum, why }),
             Notice::RequestStream { link, stream } => self.aside_on(link, WorldMessage::OpenBulk { stream }),
             Notice::Released { .. }
+            | Notice::OnDisk { .. }
             | Notice::Resolved { .. }
             | Notice::Relayed { .. }
             | Notice::RelayedPeer { .. }

@@ -359,6 +359,7 @@ impl Worker {
             program: pending.task.program(),
             user: pending.task.options.user.clone().unwrap_or_default(),
             depth: pending.task.options.depth,
+            priority: pending.task.options.priority,
             wants_output: pending.task.options.wants_output,
             ranks: pending.task.options.ranks,
             gang: pending.task.options.gang,

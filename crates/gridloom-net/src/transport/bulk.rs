@@ -189,7 +189,8 @@ impl Receiver {
         let (Some(Resume { from_byte, digest }), Cargo::Datum { datum, meta }) = (&header.resume, &header.cargo) else {
             let filler = match &header.cargo {
                 Cargo::Datum { datum, meta } if datum.slice().is_some() => self.store.room_of_slice(*datum, meta),
-                _ => self.store.pool().allocate_for_data(size_bytes).map(SegmentMut::fill),
+                Cargo::Datum { datum, .. } => self.store.allocate_for(datum.client, size_bytes).map(SegmentMut::fill),
+                Cargo::Probe => self.store.pool().allocate_for_data(size_bytes).map(SegmentMut::fill),
             };
             return filler.map_err(|error| no_room(error.to_string()));
         };

@@ -137,6 +137,8 @@ pub enum Notice {
     },
     /// A shared datum was made durable, or why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// Bytes of the store that are on disk, by the client to whom the data belong.
+    OnDisk { clients: Vec<(NodeId, u64)> },
     /// A datum was stored in the shared storage for a peer, with its digest; or why it was not.
     Stored { link: Link, datum: DatumId, outcome: Result<[u8; 32], String> },
     /// A datum that a peer wrote to the shared storage was read; or why not, and whether memory was lacking.

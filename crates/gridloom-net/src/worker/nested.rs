@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gridloom_base::{NodeId, TaskId};
+use gridloom_base::{NodeId, Priority, TaskId};
 
 use super::channel::Outbox;
 use super::output::{CallOutput, ExcessOutput};
@@ -41,6 +41,7 @@ struct Call {
     puts_as: TaskId,
     program: NodeId,
     depth: u16,
+    priority: Priority,
     gang: u32,
     /// Number of its threads that wait.
     waiting: u32,
@@ -76,9 +77,10 @@ pub fn is_forked() -> bool {
 pub(super) fn begin(run: &Run) -> CallGuard {
     let rest = if DROPS.load(Ordering::Relaxed) { ExcessOutput::Dropped } else { ExcessOutput::Log };
     let speech = CallOutput::new(Instant::now(), rest);
-    let Run { serial, puts_as, program, depth, gang, wants_output: tells, .. } = *run;
+    let Run { serial, puts_as, program, depth, priority, gang, wants_output, .. } = *run;
     let mut worker = worker();
-    worker.call = Some(Call { serial, puts_as, program, depth, gang, waiting: 0, wants_output: tells, output: speech });
+    let (waiting, output) = (0, speech);
+    worker.call = Some(Call { serial, puts_as, program, depth, priority, gang, waiting, wants_output, output });
     if worker.user.as_ref() != Some(&run.user) {
         worker.user = Some(run.user.clone());
     }
@@ -145,6 +147,11 @@ pub fn user() -> Option<Box<str>> {
 /// Returns the nesting depth of the calls that this process makes now: 0 in a program.
 pub fn depth() -> u16 {
     worker().call.as_ref().map_or(0, |call| call.depth.saturating_add(1))
+}
+
+/// Returns the priority of the running call, which the calls that it makes inherit. The default in a program.
+pub fn priority() -> Priority {
+    worker().call.as_ref().map_or(Priority::default(), |call| call.priority)
 }
 
 /// Returns the serial of the call that this worker runs; `None` in a process that runs none.

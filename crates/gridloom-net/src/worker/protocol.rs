@@ -18,7 +18,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, NodeId, Priority, TaskError, TaskId};
 use gridloom_core::call::{CallbackAnswer, OutputItem};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,8 @@ pub(crate) struct Run {
     pub(crate) user: Box<str>,
     /// Number of calls that it is nested in.
     pub(crate) depth: u16,
+    /// Its priority. Calls that it makes have the same one, unless they state another.
+    pub(crate) priority: Priority,
     /// True if its program wants its output.
     pub(crate) wants_output: bool,
     /// Number of ranks that it wants, if it runs on several; 0 means the server's default.

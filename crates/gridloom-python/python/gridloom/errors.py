@@ -331,7 +331,7 @@ class OutOfMemory(TaskError, MemoryError):
 
 
 class QuotaExceeded(TaskError):
-    """The call exceeds a quota that the rules of the grid set for its user.
+    """The call exceeds a quota that the rules of the grid set for its user, or durable data exceed that of their owner.
 
     The message names the quota and what to do. Calls of :meth:`~gridloom.Grid.map` wait in the program
     instead if too many calls of the user wait at the server.

@@ -72,6 +72,7 @@ impl Grid {
                 let value = StoredValue::joined(meta, &slices.expect("all slices are there"));
                 self.nodes.store_value(kernel, node, datum, value);
             }
+            Effect::LimitDisk { limits } => self.nodes.limit_disk(node, limits),
             Effect::StartTask { task } => {
                 if self.calls.needs_session(node, &task) {
                     let client = self.add_session_client(environment, node);
@@ -109,6 +110,9 @@ impl Grid {
             }
             Effect::Emit(event) => return self.report(environment, node, event),
             Effect::Exit { why } => return self.end(environment, node, &why).then_some(node),
+        }
+        if let Some(clients) = self.nodes.take_on_disk(node) {
+            environment.kernel.deliver(node, Input::OnDisk { clients });
         }
         None
     }

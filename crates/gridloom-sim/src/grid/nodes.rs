@@ -8,7 +8,7 @@ use std::fmt;
 
 use gridloom_base::{DatumId, Machine, NodeId, Origin, Rules, Time};
 use gridloom_core::node::world::ServerSpec;
-use gridloom_core::node::{Agent, Client, ClientWithAgent, Effect, Event, Input, Role, Server, Timer};
+use gridloom_core::node::{Agent, Client, ClientWithAgent, DiskLimit, Effect, Event, Input, Role, Server, Timer};
 use gridloom_flow::HostIndex;
 use gridloom_platform::HostId;
 
@@ -111,6 +111,12 @@ impl SimNode {
     /// Sets how the node is restarted.
     pub(crate) fn restarting_as(self, spec: NodeSpec) -> SimNode {
         SimNode { spec: Some(spec), ..self }
+    }
+
+    /// Sets how many bytes of its store are in memory, if there is a disk for the others.
+    pub(crate) fn with_disk(mut self, memory_bytes: Option<u64>) -> SimNode {
+        self.store.set_memory(memory_bytes);
+        self
     }
 
     /// Puts the values that are on its disk into its store.
@@ -276,6 +282,16 @@ impl Nodes {
     /// Removes a value from a node's store.
     pub(crate) fn remove_value(&mut self, node: NodeId, datum: DatumId) {
         self.node_mut(node).store.remove(datum);
+    }
+
+    /// Sets how many bytes of some clients' data may be on the disk of a server.
+    pub(crate) fn limit_disk(&mut self, node: NodeId, limits: Vec<DiskLimit>) {
+        self.node_mut(node).store.limit_disk(limits);
+    }
+
+    /// Returns the bytes of each client that are on the disk of a server, if they have changed.
+    pub(crate) fn take_on_disk(&mut self, node: NodeId) -> Option<Vec<(NodeId, u64)>> {
+        self.node_mut(node).store.take_on_disk()
     }
 
     /// Sets a timer, which the event with this sequence number will fire.

@@ -105,7 +105,7 @@ impl Grid {
                 SimNode::new(host, Role::Agent, &name, address, u32::MAX, machine)
             }
             NodeSpec::Server { spec, agent } => {
-                let ServerSpec { name, slots, is_stateless: plain, memory_bytes, functions } = spec;
+                let ServerSpec { name, slots, is_stateless: plain, memory_bytes, disk_bytes, functions } = spec;
                 for definition in &functions {
                     let signature = &definition.signature;
                     self.calls.describe_files(&signature.name, Files::of(definition));
@@ -125,6 +125,7 @@ impl Grid {
                     queue_depth,
                     is_stateless: plain,
                     memory_bytes,
+                    disk_bytes,
                     data_max: u64::MAX,
                     slowdown: 1.0,
                     functions,
@@ -136,7 +137,9 @@ impl Grid {
                 };
                 let machine = AnyMachine::Server(Box::new(Server::new(config)));
                 let values = written.into_iter().map(|(named, value)| (named.datum, value));
-                SimNode::new(host, Role::Server, &own_name, own_address, slots, machine).with_values(values)
+                let node = SimNode::new(host, Role::Server, &own_name, own_address, slots, machine);
+                let in_memory_bytes = memory_bytes.saturating_sub(disk_bytes);
+                node.with_disk((disk_bytes > 0).then_some(in_memory_bytes)).with_values(values)
             }
         };
         self.add(environment, node.restarting_as(spec))

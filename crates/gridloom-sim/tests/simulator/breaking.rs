@@ -200,7 +200,14 @@ fn what_a_crashed_host_ran_restarts_with_it() {
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let mut sim = Simulation::new(Arc::new(platform()), SimConfig::default());
     sim.add_agent(HostId(0), "agent");
-    let spec = ServerSpec { name: "one".into(), slots: 1, is_stateless: false, memory_bytes: 1 << 20, functions };
+    let spec = ServerSpec {
+        name: "one".into(),
+        slots: 1,
+        is_stateless: false,
+        memory_bytes: 1 << 20,
+        disk_bytes: 0,
+        functions,
+    };
     let server = sim.add_server(HostId(1), spec);
     let client = sim.add_client(HostId(2), "client");
     let scenario = Scenario::parse("at 2s off one for 3s", "f").unwrap();
@@ -243,7 +250,14 @@ fn a_server_and_the_agent_restart_at_their_addresses() {
     let functions =
         gridloom_idl::parse("Module t; Define f(IN int n, OUT double y[n]) Calls \"C\" f(n, y);", "t.idl").unwrap();
     let agent = sim.add_agent(HostId(0), "agent");
-    let spec = ServerSpec { name: "one".into(), slots: 1, is_stateless: false, memory_bytes: 1 << 20, functions };
+    let spec = ServerSpec {
+        name: "one".into(),
+        slots: 1,
+        is_stateless: false,
+        memory_bytes: 1 << 20,
+        disk_bytes: 0,
+        functions,
+    };
     let server = sim.add_server(HostId(1), spec);
     let client = sim.add_client(HostId(2), "client");
     let directory = |sim: &mut Simulation| loop {

@@ -42,7 +42,8 @@ impl Stage {
         let mut servers = Vec::new();
         for number in 1..=2u32 {
             let (name, functions) = (format!("server-{number}"), definitions.clone());
-            let spec = ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions };
+            let spec =
+                ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, disk_bytes: 0, functions };
             servers.push(sim.add_server(HostId(number), spec));
         }
         let client = sim.add_client(HostId(3), "client");

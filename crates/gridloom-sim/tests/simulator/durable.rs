@@ -31,8 +31,14 @@ impl Stage {
         let servers: Vec<NodeId> = (1..=servers)
             .map(|host| {
                 let name = format!("server-{host}");
-                let spec =
-                    ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 26, functions: Vec::new() };
+                let spec = ServerSpec {
+                    name,
+                    slots: 1,
+                    is_stateless: false,
+                    memory_bytes: 1 << 26,
+                    disk_bytes: 0,
+                    functions: Vec::new(),
+                };
                 sim.add_server(HostId(host), spec)
             })
             .collect();
@@ -116,8 +122,14 @@ fn the_error_of_a_put_in_a_grid_without_servers_says_so() {
         let mut stage = Stage::new(0);
         let Err(NameError::NoRoom { why, .. }) = stage.put_as("mesh", 1, is_durable) else { panic!("no server") };
         assert!(why.contains("no server has registered with the agent"), "{why}");
-        let late =
-            ServerSpec { name: "late".into(), slots: 1, is_stateless: true, memory_bytes: 1, functions: Vec::new() };
+        let late = ServerSpec {
+            name: "late".into(),
+            slots: 1,
+            is_stateless: true,
+            memory_bytes: 1,
+            disk_bytes: 0,
+            functions: Vec::new(),
+        };
         stage.sim.add_server(HostId(1), late);
         stage.sim.advance(20 * SECOND_NS);
         let Err(NameError::NoRoom { why, .. }) = stage.put_as("mesh", 1, is_durable) else { panic!("it is stateless") };

@@ -50,6 +50,7 @@ impl Test {
                 queue_depth: 1,
                 is_stateless: false,
                 memory_bytes: 1 << 30,
+                disk_bytes: 0,
                 data_max: u64::MAX,
                 slowdown: 1.0,
                 functions,

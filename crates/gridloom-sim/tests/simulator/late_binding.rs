@@ -32,7 +32,8 @@ impl Stage {
         let mut servers = Vec::new();
         for number in 1..=3u32 {
             let (name, functions) = (format!("server-{number}"), definitions.clone());
-            let spec = ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 36, functions };
+            let spec =
+                ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 36, disk_bytes: 0, functions };
             servers.push(sim.add_server(HostId(number), spec));
         }
         let client = sim.add_client(HostId(4), "client");

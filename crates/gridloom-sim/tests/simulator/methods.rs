@@ -36,6 +36,7 @@ impl Stage {
             slots: 1,
             is_stateless: false,
             memory_bytes: 1 << 30,
+            disk_bytes: 0,
             functions: Vec::new(),
         };
         let servers: Vec<NodeId> = (1..=SERVERS).map(|host| sim.add_server(HostId(host), server(host))).collect();

@@ -165,6 +165,7 @@ fn a_world_places_nodes_by_name_or_in_turn() {
         slots: 1,
         is_stateless: false,
         memory_bytes: 1 << 20,
+        disk_bytes: 0,
         functions: Vec::new(),
     };
     let servers = ["c", "first", "second"].map(|name| world.start_server(spec(name)));

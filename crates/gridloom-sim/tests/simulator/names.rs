@@ -20,7 +20,7 @@ const LARGE: u64 = 8_000;
 
 fn spec(name: &str) -> ServerSpec {
     let functions = gridloom_idl::parse_file(IDL, "names.idl").unwrap().definitions;
-    ServerSpec { name: name.into(), slots: 1, is_stateless: false, memory_bytes: 1 << 24, functions }
+    ServerSpec { name: name.into(), slots: 1, is_stateless: false, memory_bytes: 1 << 24, disk_bytes: 0, functions }
 }
 
 type Answer = Result<CatalogAnswer, NameError>;

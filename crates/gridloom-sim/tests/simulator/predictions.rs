@@ -40,6 +40,7 @@ impl Stage {
             slots: 1,
             is_stateless: false,
             memory_bytes: 1 << 30,
+            disk_bytes: 0,
             functions: functions.clone(),
         };
         let nodes: Vec<NodeId> = (1..=servers).map(|host| sim.add_server(HostId(host), spec(host))).collect();

@@ -324,7 +324,10 @@ fn grid_of(definitions: &[Definition], wrap: impl FnOnce(Agent) -> BoxedMachine)
         wrap(Agent::new(AgentConfig { id, name: "agent".into(), is_shared: true, identifier_key: Default::default() }))
     });
     let (name, functions) = ("server-1".to_string(), definitions.to_vec());
-    sim.add_server(HostId(1), ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions });
+    sim.add_server(
+        HostId(1),
+        ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, disk_bytes: 0, functions },
+    );
     let client = sim.add_client(HostId(3), "client");
     wait_for(&mut sim, client, |event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == 1));
     (sim, client)

@@ -12,12 +12,12 @@ use gridloom_core::node::message::{CatalogAnswer, Stage as CallStage};
 use gridloom_core::node::{Command, Event, NameCommand};
 
 /// Returns rules with these sections of users.
-fn rules(everybody: RulesSection, users: impl IntoIterator<Item = (&'static str, RulesSection)>) -> Rules {
+pub(crate) fn rules(everybody: RulesSection, users: impl IntoIterator<Item = (&'static str, RulesSection)>) -> Rules {
     let users = users.into_iter().map(|(name, section)| (name.to_string(), section)).collect();
     Rules { everybody, users, ..Rules::default() }
 }
 
-fn none() -> RulesSection {
+pub(crate) fn none() -> RulesSection {
     RulesSection::default()
 }
 
@@ -30,7 +30,7 @@ fn slots(quota: Quota) -> RulesSection {
 }
 
 impl Stage {
-    fn set_rules(&mut self, rules: Rules) {
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
         self.sim.set_rules(self.agent, rules);
         self.sim.advance(SECOND_NS / 10);
     }

@@ -28,7 +28,14 @@ impl Stage {
         let functions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         let signature_hash = functions[0].signature.hash();
         sim.add_agent(HostId(0), "agent");
-        let spec = ServerSpec { name: "server".into(), slots, is_stateless: false, memory_bytes: 1 << 30, functions };
+        let spec = ServerSpec {
+            name: "server".into(),
+            slots,
+            is_stateless: false,
+            memory_bytes: 1 << 30,
+            disk_bytes: 0,
+            functions,
+        };
         sim.add_server(HostId(1), spec);
         let clients: Vec<NodeId> = (0..clients).map(|_| sim.add_client(HostId(2), "client")).collect();
         for client in &clients {

@@ -45,7 +45,7 @@ fn a_result_of_data_that_took_no_time_is_received() {
         let (name, functions) = (format!("server-{host}"), functions.clone());
         sim.add_server(
             HostId(host),
-            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions },
+            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, disk_bytes: 0, functions },
         );
     }
     let client = sim.add_client(HostId(0), "client");

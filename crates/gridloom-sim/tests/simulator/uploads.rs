@@ -73,7 +73,7 @@ fn the_agent_learns_of_a_limit_and_of_its_end() {
         let (name, functions) = (name.to_string(), Vec::new());
         sim.add_server(
             HostId(host),
-            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, functions },
+            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes: 1 << 30, disk_bytes: 0, functions },
         );
     }
     let client = sim.add_client(HostId(0), "client");

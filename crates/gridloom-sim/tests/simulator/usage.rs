@@ -9,7 +9,7 @@ use crate::lan::wait_for;
 use crate::users::{Stage, user};
 
 /// Longer than the interval between two reports of a server.
-const REPORTED_NS: u64 = 12 * SECOND_NS;
+pub(crate) const REPORTED_NS: u64 = 12 * SECOND_NS;
 
 /// What ran, by user, according to the programs.
 #[derive(Default)]
@@ -18,11 +18,11 @@ struct Expected {
     bert: Usage,
 }
 
-fn administrator(stage: &mut Stage) -> NodeId {
+pub(crate) fn administrator(stage: &mut Stage) -> NodeId {
     stage.program("usage", Origin { is_administrator: true, ..user("carol") })
 }
 
-fn query(stage: &mut Stage, client: NodeId, of: Option<&str>) -> Result<UsagePage, String> {
+pub(crate) fn query(stage: &mut Stage, client: NodeId, of: Option<&str>) -> Result<UsagePage, String> {
     let query = UsageQuery { days: (0, u32::MAX), user: of.map(str::to_string), after: None };
     stage.sim.command(client, Command::Usage(query));
     match wait_for(&mut stage.sim, client, |event| matches!(event, Event::Usage { .. })) {

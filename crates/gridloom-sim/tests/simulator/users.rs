@@ -4,7 +4,7 @@ use crate::lan;
 use crate::lan::wait_for;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Meta, Method, NameError, NodeId, Origin, SplitMix64, TaskError, TaskId};
-use gridloom_core::graph::{Argument, CallOptions, Output, Task, TaskKind};
+use gridloom_core::graph::{Argument, CallOptions, Group, Output, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, ServerStatus};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Command, Event, NameCommand, Role};
@@ -16,7 +16,9 @@ use gridloom_sim::faults::Scenario;
 const IDL: &str = "Module t;
 Define work() CalcOrder 1e9 Calls \"C\" work();
 Define other() CalcOrder 1e9 Calls \"C\" other();
-Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);";
+Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);
+Define gets() CalcOrder 1e9 Gets(\"part\", 8) Calls \"C\" gets();
+Define puts() CalcOrder 1e9 Puts(\"part\", 8) Calls \"C\" puts();";
 
 /// One server, and programs of several users. A call takes one second on an idle server.
 pub(crate) struct Stage {
@@ -33,11 +35,17 @@ impl Stage {
     }
 
     pub(crate) fn with_slots(slots: u32) -> Stage {
+        Stage::with_store(slots, 1 << 30, 0)
+    }
+
+    /// Makes a stage whose server stores that many bytes in memory, and that many on disk.
+    pub(crate) fn with_store(slots: u32, memory_bytes: u64, disk_bytes: u64) -> Stage {
         let mut sim = lan::hosts(1);
         let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
         let agent = sim.add_agent(HostId(0), "agent");
         let (name, functions) = ("server".to_string(), definitions.clone());
-        let spec = ServerSpec { name, slots, is_stateless: false, memory_bytes: 1 << 30, functions };
+        let memory_bytes = memory_bytes + disk_bytes;
+        let spec = ServerSpec { name, slots, is_stateless: false, memory_bytes, disk_bytes, functions };
         let server = sim.add_server(HostId(1), spec);
         Stage { sim, agent, server, definitions, next: 0 }
     }
@@ -77,7 +85,8 @@ impl Stage {
     }
 
     pub(crate) fn call_with(&mut self, client: NodeId, function: usize, options: CallOptions) -> TaskId {
-        let task = Task { options, ..self.task(client, function) };
+        let mut task = self.task(client, function);
+        task.options = CallOptions { uses: task.options.uses, ..options };
         let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
         id
@@ -85,28 +94,48 @@ impl Stage {
 
     /// Makes a call that waits in the client until a server has a free slot.
     pub(crate) fn deferred_call(&mut self, client: NodeId) -> TaskId {
-        let (task, deferral) = (self.task(client, 0), Some(Default::default()));
+        self.deferred_call_with(client, CallOptions::default())
+    }
+
+    pub(crate) fn deferred_call_with(&mut self, client: NodeId, options: CallOptions) -> TaskId {
+        let (task, deferral) = (Task { options, ..self.task(client, 0) }, Some(Default::default()));
         let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral });
         id
     }
 
+    /// Makes a call whose result of that many numbers stays on the server. Returns its task and its result.
+    pub(crate) fn call_keeping(&mut self, client: NodeId, count: i32) -> (TaskId, DatumId) {
+        let task = self.task_making(client, count);
+        let (id, datum) = (task.id, task.outputs[0].datum);
+        let group = GroupId { client, serial: self.serial() };
+        let group = Group { id: group, tasks: vec![task], sources: Default::default(), wanted: Vec::new() };
+        self.sim.command(client, Command::Run { group, heuristic: "heft".into() });
+        (id, datum)
+    }
+
     /// Makes a call with a result of that many numbers.
     pub(crate) fn call_making(&mut self, client: NodeId, count: i32) -> TaskId {
-        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: count.to_ne_bytes().to_vec() };
-        let datum = DatumId { client, serial: self.serial() };
-        let outputs = vec![Output { datum, meta: Meta::array(Dtype::Float64, &[count as u64]) }];
-        let task = Task { args: vec![n], outputs, ..self.task(client, 2) };
+        let task = self.task_making(client, count);
         let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
         id
+    }
+
+    fn task_making(&mut self, client: NodeId, count: i32) -> Task {
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: count.to_ne_bytes().to_vec() };
+        let datum = DatumId { client, serial: self.serial() };
+        let outputs = vec![Output { datum, meta: Meta::array(Dtype::Float64, &[count as u64]) }];
+        Task { args: vec![n], outputs, ..self.task(client, 2) }
     }
 
     fn task(&mut self, client: NodeId, function: usize) -> Task {
         let id = TaskId { client, serial: self.serial() };
         let signature = &self.definitions[function].signature;
         let kind = TaskKind::call(&signature.name, signature.hash());
-        let (args, outputs, options) = Default::default();
+        let uses = signature.bind(&[], &[]).map(|bound| bound.uses).unwrap_or_default();
+        let options = CallOptions { uses: uses.into(), ..CallOptions::default() };
+        let (args, outputs) = Default::default();
         Task { id, kind, args, outputs, work_flops: Some(1e9), options }
     }
 
@@ -146,11 +175,15 @@ impl Stage {
     }
 
     pub(crate) fn put(&mut self, client: NodeId, name: &str) -> Result<CatalogAnswer, NameError> {
+        self.put_as(client, name, false)
+    }
+
+    pub(crate) fn put_as(&mut self, client: NodeId, name: &str, is_durable: bool) -> Result<CatalogAnswer, NameError> {
         let serial = self.serial();
         let (datum, task, group) = (DatumId { client, serial }, TaskId { client, serial }, GroupId { client, serial });
         let (name, meta, made_by) = (name.to_string(), Meta::array(Dtype::Uint8, &[1000]), None);
         self.sim.put(client, datum, meta.clone(), None);
-        let (replaces, replicas, is_durable, method) = (true, 1, false, Method::Auto);
+        let (replaces, replicas, method) = (true, 1, Method::Auto);
         let command =
             NameCommand::Put { name, datum, meta, replaces, replicas, is_durable, method, made_by, task, group };
         self.name(client, command)

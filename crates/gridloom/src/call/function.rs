@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridloom_base::limits::{INLINE_BYTES_MAX, WORK_FLOPS_DEFAULT};
 use gridloom_base::near::near_names;
-use gridloom_base::{DatumId, Meta, NameKind, NodeId, ObjectId, TaskId};
+use gridloom_base::{DatumId, Meta, NameKind, NodeId, ObjectId, Priority, TaskId};
 use gridloom_core::call::Deferral;
 use gridloom_core::graph::{Argument, CallOptions, Failures, Output, Retry, Task, TaskKind};
 use gridloom_idl::method::is_automatic;
@@ -50,6 +50,8 @@ pub struct Function {
     transfers: TransferLimits,
     /// Set if its calls wait in the client until a server has a free slot.
     deferral: Option<Deferral>,
+    /// The priority of its calls; `None` for that of its session.
+    priority: Option<Priority>,
 }
 
 /// An object and the server that runs its methods.
@@ -86,6 +88,7 @@ impl Function {
             label: None,
             ranks: 0,
             deferral: None,
+            priority: None,
         }
     }
 
@@ -102,6 +105,17 @@ impl Function {
     /// which is the maximum.
     pub fn on_ranks(self, ranks: u32) -> Function {
         Function { ranks, ..self }
+    }
+
+    /// Returns the function with calls of that priority: among the waiting calls of one user at a server, those with the lowest number start
+    /// first. It changes nothing for other users, whose turns do not depend on priorities.
+    pub fn with_priority(self, priority: Priority) -> Function {
+        Function { priority: Some(priority), ..self }
+    }
+
+    /// The priority of its calls; `None` for that of its group or session.
+    pub fn priority(&self) -> Option<Priority> {
+        self.priority
     }
 
     /// Returns the function with plain calls that fail if one of their transfers takes longer.
@@ -402,6 +416,7 @@ impl Function {
             (self.session.new_datum(), if is_wanted { meta.clone() } else { Meta::Text { size_bytes: 0 } })
         };
         let outputs: Vec<(DatumId, Meta)> = bound.outputs.iter().map(output).collect();
+        let options = self.session.call_options();
         let task = Task {
             id: TaskId { client: self.session.client(), serial: self.session.next_serial() },
             kind: match self.object {
@@ -418,7 +433,8 @@ impl Function {
                 retry_of: self.repeats.and_then(NonZeroU64::new),
                 ranks: self.ranks,
                 uses: bound.uses.into(),
-                ..self.session.call_options()
+                priority: self.priority.unwrap_or(options.priority),
+                ..options
             },
         };
         Ok(Prepared { task, values, outputs })

@@ -71,7 +71,7 @@ pub(crate) fn declared(
     let recorder = Recorder::new(session, mapping, None);
     recorder.parts.add(matching.group());
     let declared = Declared { session: session.clone(), matching: Mutex::new(matching) };
-    Ok(Group { session: session.clone(), recorder, declared: Some(Arc::new(declared)) })
+    Ok(Group { session: session.clone(), recorder, declared: Some(Arc::new(declared)), priority: None })
 }
 
 impl Group {

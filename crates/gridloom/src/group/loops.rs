@@ -46,7 +46,7 @@ impl Loop {
         let session = self.0.session.clone();
         let recorder = Recorder::new(&session, self.0.mapping.clone(), Some(self.0.clone()));
         self.0.begin_body(&recorder);
-        Group { session, recorder, declared: None }
+        Group { session, recorder, declared: None, priority: None }
     }
 
     /// Launches the delayed bodies.

@@ -10,7 +10,7 @@ use gridloom_base::address::SEPARATOR;
 use gridloom_base::dial::{REFUSED, SILENT, agent_remedy, is_permanent, may_recover};
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
-use super::{CONNECT_LIMIT, Inner, Session, State, await_models};
+use super::{CONNECT_LIMIT, Inner, OptionalPriority, Session, State, await_models};
 use crate::backend::{Backend, NetBackend, SimBackend};
 use crate::local::{LocalConfig, LocalProcesses, StartProgress};
 use crate::simulate::SimulateConfig;
@@ -163,6 +163,7 @@ fn opened(backend: impl Backend + 'static, processes: Option<LocalProcesses>) ->
         dropped: Dropped::default(),
         modules: Mutex::default(),
         processes: Mutex::new(processes),
+        priority: OptionalPriority::default(),
         listener: OnceLock::new(),
         backend: Arc::new(backend),
     };

@@ -73,6 +73,8 @@ pub struct UsageReport {
     pub days: Vec<DayUsage>,
     /// Bytes of shared data that each user stores now, in all copies.
     pub stored_bytes: Vec<(String, u64)>,
+    /// Bytes that each user has on disks of servers now: durable data, and data that do not fit into memory.
+    pub disk_bytes: Vec<(String, u64)>,
 }
 
 /// Returns the usage of users on these days.
@@ -83,7 +85,7 @@ pub(crate) fn usage(
     limit: Duration,
 ) -> Result<UsageReport, Error> {
     let mut query = UsageQuery { days, user, after: None };
-    let mut report = UsageReport { days: Vec::new(), stored_bytes: Vec::new() };
+    let mut report = UsageReport { days: Vec::new(), stored_bytes: Vec::new(), disk_bytes: Vec::new() };
     loop {
         session.command(Command::Usage(query.clone()));
         let answer = session.wait(Some(limit), |state| state.directory.take_usage(&query));
@@ -95,6 +97,7 @@ pub(crate) fn usage(
         };
         report.days.extend(page.entries);
         report.stored_bytes.extend(page.stored_bytes);
+        report.disk_bytes.extend(page.disk_bytes);
         query.after = report.days.last().map(|last| (last.day, last.user.clone()));
         if !page.has_more || query.after.is_none() {
             return Ok(report);

@@ -239,7 +239,8 @@ impl ServerRole {
                 Error::Input(platform.host_error(self.host, why).to_string())
             }),
         };
-        let memory_bytes = size("memory", STORE_BYTES_DEFAULT)?.saturating_add(size("disk_limit", 0)?);
+        let disk_bytes = size("disk_limit", 0)?;
+        let memory_bytes = size("memory", STORE_BYTES_DEFAULT)?.saturating_add(disk_bytes);
         let plain = match self.properties.get("plain").map(String::as_str) {
             None | Some("no" | "false") => false,
             Some("yes" | "true") => true,
@@ -259,7 +260,7 @@ impl ServerRole {
             }
         };
         let name = self.properties.get("name").unwrap_or(&host.name).clone();
-        Ok(ServerSpec { name, slots, is_stateless: plain, memory_bytes, functions })
+        Ok(ServerSpec { name, slots, is_stateless: plain, memory_bytes, disk_bytes, functions })
     }
 }
 

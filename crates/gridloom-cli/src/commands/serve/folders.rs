@@ -49,10 +49,10 @@ pub(super) fn store_bytes(given: Option<u64>) -> u64 {
     given.unwrap_or_else(|| store_bytes_default(1))
 }
 
-/// Returns how many bytes of data the server accepts, and the folder for those that do not fit into memory.
-pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
+/// Returns how many bytes of data the server accepts, how many of them are on disk, and the folder for these.
+pub(super) fn places(options: &Options) -> Result<(u64, u64, Option<Disk>)> {
     let memory_bytes = store_bytes(options.server.memory);
-    let Some(folder) = &options.server.disk else { return Ok((memory_bytes, None)) };
+    let Some(folder) = &options.server.disk else { return Ok((memory_bytes, 0, None)) };
     let folder = absolute(folder)?;
     let disk = Disk::open(&folder, memory_bytes).with_context(|| format!("--disk: '{}'", folder.display()))?;
     let space = rustix::fs::statvfs(&folder).with_context(|| format!("--disk: '{}'", folder.display()))?;
@@ -64,7 +64,7 @@ pub(super) fn places(options: &Options) -> Result<(u64, Option<Disk>)> {
         }
         limit => limit.unwrap_or(free_bytes / 2),
     };
-    Ok((memory_bytes.saturating_add(disk_bytes), Some(disk)))
+    Ok((memory_bytes.saturating_add(disk_bytes), disk_bytes, Some(disk)))
 }
 
 /// Opens the folder for durable data, if there is one.

@@ -102,7 +102,8 @@ impl UsageTable {
         (entries, wanted.next().is_some())
     }
 
-    /// Answers a query of a user. `stored_bytes` has the bytes of shared data that each user stores.
+    /// Answers a query of a user. `stored_bytes` has the bytes of shared data that each user stores, and `disk_bytes` those that each user
+    /// has on disks of servers.
     ///
     /// # Errors
     /// If the user may not see the usage of the other one.
@@ -111,6 +112,7 @@ impl UsageTable {
         by: &Origin,
         query: &UsageQuery,
         stored_bytes: &BTreeMap<Cow<'_, str>, u64>,
+        disk_bytes: &BTreeMap<Cow<'_, str>, u64>,
     ) -> Result<UsagePage, String> {
         let own = by.user.as_str();
         let user = match query.user.as_deref() {
@@ -123,16 +125,34 @@ impl UsageTable {
             user => user,
         };
         let (entries, has_more) = self.page(query, user);
-        let stored = stored_bytes.iter().filter(|(owner, _)| user.is_none_or(|user| user == **owner));
-        let stored = stored.filter(|_| query.after.is_none()).take(USAGE_PER_PAGE);
-        let stored_bytes = stored.map(|(owner, bytes)| (owner.to_string(), *bytes)).collect();
-        Ok(UsagePage { entries, has_more, stored_bytes })
+        let shown = |bytes: &BTreeMap<Cow<'_, str>, u64>| {
+            let shown = bytes.iter().filter(|(owner, _)| user.is_none_or(|user| user == **owner));
+            let shown = shown.filter(|_| query.after.is_none()).take(USAGE_PER_PAGE);
+            shown.map(|(owner, bytes)| (owner.to_string(), *bytes)).collect()
+        };
+        Ok(UsagePage { entries, has_more, stored_bytes: shown(stored_bytes), disk_bytes: shown(disk_bytes) })
     }
 }
 
 /// True if a server may send this report.
 pub(super) fn is_valid(users: &[UserUsage]) -> bool {
     users.len() <= USAGE_USERS_MAX + 1 && users.iter().all(|one| one.user.len() <= NAME_BYTES_MAX)
+}
+
+/// True if a server may report these bytes of users.
+pub(super) fn are_valid(bytes: &[(String, u64)]) -> bool {
+    bytes.len() <= USAGE_USERS_MAX && bytes.iter().all(|(user, _)| user.len() <= NAME_BYTES_MAX)
+}
+
+/// Returns the bytes of each user on all servers.
+pub(super) fn sum_of(servers: &BTreeMap<NodeId, Vec<(String, u64)>>) -> BTreeMap<Cow<'_, str>, u64> {
+    let mut sum: BTreeMap<Cow<'_, str>, u64> = BTreeMap::new();
+    for (user, bytes) in servers.values().flatten() {
+        let of_user = sum.entry(Cow::Borrowed(user.as_str())).or_default();
+        *of_user = of_user.saturating_add(*bytes);
+    }
+    sum.retain(|_, bytes| *bytes > 0);
+    sum
 }
 
 /// Returns the day of a time, counted from 1970-01-01.

@@ -41,7 +41,7 @@ mod sources;
 mod turns;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::data::IdentifierKey;
 use crate::member::Members;
@@ -105,6 +105,8 @@ pub struct Agent {
     names: Names,
     program_waits: ReportedWaits,
     usage: UsageTable,
+    /// Bytes on the disk of each server by user, as it has reported them last.
+    disk_bytes: BTreeMap<NodeId, Vec<(String, u64)>>,
     audit: Audit,
     /// The rules of the grid. Servers apply them to calls, and [`names`] to shared data.
     rules: Box<Rules>,
@@ -117,6 +119,7 @@ impl Agent {
             names: Names::new(config.identifier_key.clone(), config.is_shared),
             audit: Audit::new(config.is_shared),
             usage: UsageTable::default(),
+            disk_bytes: BTreeMap::new(),
             config,
             members: Members::default(),
             registry: Registry::default(),
@@ -364,10 +367,14 @@ impl Agent {
     // ---- records of users
 
     fn on_records(&mut self, now: Time, from: NodeId, records: ServerRecords, out: &mut Vec<Effect>) {
-        let ServerRecords { usage: users, audit } = records;
-        let Some(server) = self.registry.get(from).filter(|_| accounts::is_valid(&users)) else {
+        let ServerRecords { usage: users, audit, disk_bytes } = records;
+        let is_valid = accounts::is_valid(&users) && disk_bytes.as_ref().is_none_or(|bytes| accounts::are_valid(bytes));
+        let Some(server) = self.registry.get(from).filter(|_| is_valid) else {
             return reject_message(from, out);
         };
+        if let Some(bytes) = disk_bytes {
+            self.disk_bytes.insert(from, bytes);
+        }
         self.audit.on_server_records(now, server.name(), audit, out);
         if !users.is_empty() {
             let day = accounts::day_of(now);
@@ -386,7 +393,8 @@ impl Agent {
             true => {
                 let is_first = query.after.is_none();
                 let stored_bytes = if is_first { self.names.stored_bytes() } else { Default::default() };
-                self.usage.answer(&peer.data.origin, &query, &stored_bytes)
+                let disk_bytes = if is_first { accounts::sum_of(&self.disk_bytes) } else { Default::default() };
+                self.usage.answer(&peer.data.origin, &query, &stored_bytes, &disk_bytes)
             }
             false => Err("servers without an agent keep no records of users; connect to an agent".into()),
         };
@@ -542,6 +550,7 @@ impl Agent {
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
         self.plans.server_lost(node);
+        self.disk_bytes.remove(&node);
         self.registry.remove(node)
     }
 
@@ -606,7 +615,8 @@ impl Machine for Agent {
             | Input::CallOutput(_)
             | Input::Paused { .. }
             | Input::SpeedMeasured { .. }
-            | Input::MadeDurable { .. } => {}
+            | Input::MadeDurable { .. }
+            | Input::OnDisk { .. } => {}
             Input::Command(Command::LogWaits) => self.log_waits(now, out),
             Input::Command(Command::SetRules { rules }) => self.set_rules(now, rules, out),
             Input::Command(_) => {}

@@ -3,7 +3,7 @@
 //! A program may make many more calls than the servers have slots. Calls in the backlog can be cancelled, held back and
 //! overtaken without a message, and a server is chosen only when one is free. As many calls are sent as the servers have
 //! slots, and some more while calls are so short that the network's latency counts. A call that waits for the results of
-//! others occupies no slot.
+//! others occupies no slot. Calls of a higher priority are sent first.
 //!
 //! A call that prefers certain servers, because it has failed on others or is bound to one, waits for a slot of its own
 //! server, and calls behind it may overtake it.
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::call::{Deadlines, Request};
 use gridloom_base::time::{MILLISECOND_NS, SECOND_NS};
-use gridloom_base::{NodeId, TaskId, Time};
+use gridloom_base::{NodeId, Priority, TaskId, Time};
 
 /// Calls per slot that are sent in addition while calls are short. This hides the latency of the network, and few calls
 /// wait behind a long one.
@@ -47,13 +47,16 @@ struct Sent {
     is_paused: bool,
 }
 
+/// The priority of a call, and its number among the calls of this priority.
+type Position = (Priority, i64);
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     /// Calls that wait, in the order in which they are sent.
-    waiting: BTreeMap<i64, Request>,
+    waiting: BTreeMap<Position, Request>,
     /// Positions of the calls in `waiting`.
-    positions: BTreeMap<TaskId, i64>,
+    positions: BTreeMap<TaskId, Position>,
     /// Calls that are held back.
     held: BTreeMap<TaskId, Request>,
     deadlines: Deadlines,
@@ -73,12 +76,15 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Adds a call behind the others, or before them.
+    /// Adds a call behind the others of its priority, or before them.
     pub(super) fn add(&mut self, request: Request, goes_first: bool) {
-        let position = match goes_first {
-            true => self.waiting.first_key_value().map_or(0, |(first, _)| first - 1),
-            false => self.waiting.last_key_value().map_or(0, |(last, _)| last + 1),
+        let priority = request.task.options.priority;
+        let mut others = self.waiting.range((priority, i64::MIN)..=(priority, i64::MAX));
+        let number = match goes_first {
+            true => others.next().map_or(0, |((_, first), _)| first - 1),
+            false => others.next_back().map_or(0, |((_, last), _)| last + 1),
         };
+        let position = (priority, number);
         self.deadlines.add(request.deadline, request.task.id);
         self.positions.insert(request.task.id, position);
         self.waiting.insert(position, request);

@@ -366,7 +366,8 @@ impl Machine for Client {
             | Input::Paused { .. }
             | Input::Mapped { .. }
             | Input::SpeedMeasured { .. }
-            | Input::MadeDurable { .. } => {}
+            | Input::MadeDurable { .. }
+            | Input::OnDisk { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }
         while std::mem::take(&mut self.has_less_to_map) {

@@ -229,6 +229,7 @@ impl Client {
                     tried,
                     attempts,
                     refused,
+                    over_quota: None,
                 }))
             }
             NameCommand::Find { name, waits } => {
@@ -395,6 +396,11 @@ impl Client {
                 self.give_up_place(now, request, &error, out);
                 return self.put_again(request, error, out);
             }
+            (Err(NameError::NoRoom { name, .. }), Some(NameRequest::Put(put))) if put.over_quota.is_some() => {
+                let (server, why) = put.over_quota.clone().expect("seen just now");
+                let name = name.clone();
+                return self.answer(request, Err(NameError::QuotaExceeded { name, server, why }), out);
+            }
             _ => {}
         }
         self.answer(request, answer, out);
@@ -435,7 +441,7 @@ impl Client {
         };
         self.contacts.send_to_agent(ClientToCatalog::Withdraw { datum: named.datum }, out);
         let why = match &error {
-            TaskError::StoreFailed { why, .. } => why.clone(),
+            TaskError::StoreFailed { why, .. } | TaskError::QuotaExceeded { why, .. } => why.clone(),
             error => error.to_string(),
         };
         let name = self.contacts.name_of(server);
@@ -444,6 +450,11 @@ impl Client {
                 self.put_again(request, NameError::NotStored { name: put_name, server: name, why }, out);
             }
             TaskError::StoreFailed { .. } | TaskError::StoreFull { .. } => {
+                self.put_elsewhere(request, (server, why), out)
+            }
+            // Quotas are those of each server.
+            TaskError::QuotaExceeded { .. } => {
+                put.over_quota = Some((name, why.clone()));
                 self.put_elsewhere(request, (server, why), out)
             }
             _ => self.answer(request, Err(NameError::NotStored { name: put_name, server: name, why }), out),

@@ -22,6 +22,8 @@ pub(super) struct Put {
     pub(super) attempts: u32,
     /// Servers that could not store it, with the reasons.
     pub(super) refused: Vec<(NodeId, String)>,
+    /// The server that refused it for a quota last, with the reason.
+    pub(super) over_quota: Option<(String, String)>,
 }
 
 /// The stage of a put.

@@ -87,6 +87,10 @@ pub struct UsagePage {
     pub has_more: bool,
     /// Bytes of shared data that each user stores now, in all copies. Empty in answers to queries with `after`.
     pub stored_bytes: Vec<(String, u64)>,
+    /// Bytes that each user has on disks of servers now, as they reported last: durable data, and data that do not fit into memory.
+    /// Empty in answers to queries with `after`.
+    #[serde(default)]
+    pub disk_bytes: Vec<(String, u64)>,
 }
 
 /// An event that the agent records, for the audit log.
@@ -172,10 +176,13 @@ pub struct ServerRecords {
     pub usage: Vec<UserUsage>,
     /// What happened since the last report: the numbers of calls, and cancellations and refusals.
     pub audit: Vec<AuditRecord>,
+    /// Bytes on the server's disk by user, if they may have changed since the last report.
+    #[serde(default)]
+    pub disk_bytes: Option<Vec<(String, u64)>>,
 }
 
 impl ServerRecords {
     pub fn is_empty(&self) -> bool {
-        self.usage.is_empty() && self.audit.is_empty()
+        self.usage.is_empty() && self.audit.is_empty() && self.disk_bytes.is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use gridloom_base::{NodeId, Program, TaskId};
+use gridloom_base::{NodeId, Priority, Program, TaskId};
 
 /// The answer to `GetStatus`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub struct TaskStatus {
     pub run_ns: u64,
     /// The client of the program that made it: for a call that a function made, the program that called the function.
     pub program: NodeId,
+    #[serde(default)]
+    pub priority: Priority,
 }
 
 /// The pending requests of a program, as reported by its client.

@@ -34,6 +34,8 @@ pub(super) struct Accounts {
     /// Other records since the last report.
     records: Vec<AuditRecord>,
     limit: RecordLimit,
+    /// Bytes on disk by user, as reported last; `None` if the agent may not know them.
+    disk_bytes: Option<BTreeMap<String, u64>>,
     reported: Time,
     reported_all: Time,
 }
@@ -42,7 +44,8 @@ impl Default for Accounts {
     fn default() -> Accounts {
         let (users, calls, unrecorded, records) = Default::default();
         let limit = RecordLimit::new(AUDIT_RECORDS_MAX);
-        Accounts { users, calls, unrecorded, records, limit, reported: Time::ZERO, reported_all: Time::ZERO }
+        let (disk_bytes, reported, reported_all) = (None, Time::ZERO, Time::ZERO);
+        Accounts { users, calls, unrecorded, records, limit, disk_bytes, reported, reported_all }
     }
 }
 
@@ -102,6 +105,7 @@ impl Accounts {
     /// Marks all totals as changed: the agent may not know them.
     pub(super) fn repeat(&mut self, now: Time) {
         self.reported_all = now;
+        self.disk_bytes = None;
         self.users.values_mut().for_each(|account| account.is_changed = true);
     }
 
@@ -113,9 +117,16 @@ impl Accounts {
         now.since(self.reported) >= USAGE_REPORT_NS
     }
 
-    /// Returns the report for the agent.
-    fn take_report(&mut self, now: Time) -> ServerRecords {
+    /// Returns the report for the agent. `disk_bytes` has the bytes that are on disk by user.
+    fn take_report(&mut self, now: Time, mut disk_bytes: BTreeMap<String, u64>) -> ServerRecords {
         self.reported = now;
+        while disk_bytes.len() > USAGE_USERS_MAX {
+            disk_bytes.pop_last();
+        }
+        // An agent that knows nothing of a server assumes that nothing is on its disk.
+        let is_changed = *self.disk_bytes.get_or_insert_default() != disk_bytes;
+        let reported_disk = is_changed.then(|| disk_bytes.iter().map(|(user, bytes)| (user.clone(), *bytes)).collect());
+        self.disk_bytes = Some(disk_bytes);
         let mut usage = Vec::new();
         for (user, account) in &mut self.users {
             if std::mem::take(&mut account.is_changed) {
@@ -137,7 +148,7 @@ impl Accounts {
         }
         let of_users = self.limit.begin_period(now).into_iter();
         audit.extend(of_users.map(|(user, count)| suppressed(&user, count, "records of a server")));
-        ServerRecords { usage, audit }
+        ServerRecords { usage, audit, disk_bytes: reported_disk }
     }
 }
 
@@ -205,7 +216,7 @@ impl Server {
     /// Reports to the agent, if there is one. Otherwise everything is kept for the next report.
     pub(super) fn report_accounts(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(agent) = self.registering.agent().filter(|_| self.registering.is_accepted()) else { return };
-        let report = self.accounts.take_report(now);
+        let report = self.accounts.take_report(now, self.disk_bytes());
         if !report.is_empty() {
             send(out, agent, DirectoryToAgent::Records(report));
         }
@@ -245,15 +256,28 @@ mod tests {
         accounts.add_call(&anna, program(1, "anna"), "m/f", AuditOutcome::Done, 6);
         accounts.add_call(&anna, program(1, "anna"), "m/f", AuditOutcome::Failed, 1);
         accounts.received(&anna, 100);
-        let report = accounts.take_report(now);
+        let report = accounts.take_report(now, BTreeMap::new());
         let usage = Usage { succeeded: 2, failed: 1, slot_ns: 12, received_bytes: 100, ..Usage::default() };
         assert_eq!(report.usage, [UserUsage { user: "anna".into(), usage }]);
         let counts: Vec<(AuditOutcome, u64)> = report.audit.iter().map(|one| (one.outcome, one.count)).collect();
         assert_eq!(counts, [(AuditOutcome::Done, 2), (AuditOutcome::Failed, 1)]);
-        assert!(accounts.take_report(now).is_empty());
+        assert!(accounts.take_report(now, BTreeMap::new()).is_empty());
         accounts.repeat(now);
-        let again = accounts.take_report(now);
+        let again = accounts.take_report(now, BTreeMap::new());
         assert_eq!((again.usage, again.audit.len()), (report.usage, 0));
+    }
+
+    #[test]
+    fn bytes_on_disk_are_reported_when_they_change() {
+        let mut accounts = Accounts::default();
+        let on_disk = |bytes| BTreeMap::from([("anna".to_string(), bytes)]);
+        let take = |accounts: &mut Accounts, disk_bytes| accounts.take_report(Time(1), disk_bytes).disk_bytes;
+        assert_eq!(take(&mut accounts, BTreeMap::new()), None);
+        assert_eq!(take(&mut accounts, on_disk(7)), Some(vec![("anna".to_string(), 7)]));
+        assert_eq!(take(&mut accounts, on_disk(7)), None);
+        accounts.repeat(Time(2));
+        assert_eq!(take(&mut accounts, on_disk(7)), Some(vec![("anna".to_string(), 7)]));
+        assert_eq!(take(&mut accounts, BTreeMap::new()), Some(vec![]));
     }
 
     #[test]
@@ -267,7 +291,7 @@ mod tests {
             accounts
                 .record(AuditRecord::new(AuditEvent::Cancel, program(1, "mallory"), "t1@n1").refused("not permitted"));
         }
-        let report = accounts.take_report(Time(1));
+        let report = accounts.take_report(Time(1), BTreeMap::new());
         let total: u64 = report.usage.iter().map(|one| one.usage.succeeded).sum();
         assert_eq!((report.usage.len(), total), (USAGE_USERS_MAX + 1, 2000));
         let calls = report.audit.iter().filter(|one| one.event == AuditEvent::Call).map(|one| one.count);

@@ -33,6 +33,12 @@ impl Durable {
         self.writing.len()
     }
 
+    /// Returns the data that are being written, except those that `is_known`.
+    pub(super) fn new_data(&self, is_known: impl Fn(DatumId) -> bool) -> impl Iterator<Item = &NamedDatum> {
+        let writing = self.writing.values().filter(|writing| !writing.is_given_up);
+        writing.map(|writing| &writing.named).filter(move |named| !is_known(named.datum))
+    }
+
     /// Starts to write the datum that a task brought here.
     pub(super) fn begin(&mut self, task: TaskId, named: &NamedDatum, out: &mut Vec<Effect>) {
         let begun = self.writing.entry(named.datum).or_insert_with(|| {

@@ -78,6 +78,8 @@ pub struct ServerConfig {
     pub is_stateless: bool,
     /// Size limit of its store, bytes.
     pub memory_bytes: u64,
+    /// The part of the store that is on disk: the world stores data there that do not fit into memory.
+    pub disk_bytes: u64,
     /// Maximum number of data in its store. It is limited because each datum takes a file descriptor.
     pub data_max: u64,
     /// Factor by which its calls are deliberately slowed down.
@@ -496,6 +498,7 @@ impl Machine for Server {
                 });
             }
             Input::MadeDurable { datum, outcome } => self.made_durable(now, datum, outcome, out),
+            Input::OnDisk { clients } => self.admission.set_on_disk(clients),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_) | Input::Mapped { .. } => {}
@@ -516,6 +519,7 @@ impl Machine for Server {
                 out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
             }
         }
+        self.limit_disk(out);
         self.redirect_to_agent(before, out);
         self.links.sent(now, &out[before..], &self.members);
         debug_assert_eq!(self.check(), Ok(()), "server '{}'", self.config.name);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::{Server, line};
 use crate::graph::{Task, TaskKind};
 use crate::node::protocol::Effect;
-use gridloom_base::{Level, NodeId, Pattern, Rules, TaskError, TaskId, Time, UserRules};
+use gridloom_base::size::size_text;
+use gridloom_base::{Level, NamedDatum, NodeId, Pattern, Rules, TaskError, TaskId, Time, UserRules};
 
 /// Maximum number of users whose rules are remembered.
 const REMEMBERED_MAX: usize = 1024;
@@ -54,6 +55,43 @@ impl KnownRules {
 }
 
 impl Server {
+    /// Returns the bytes that are on disk here by user, durable data included.
+    pub(super) fn disk_bytes(&self) -> BTreeMap<String, u64> {
+        let mut bytes = self.shared.durable_bytes();
+        for (user, moved) in self.admission.on_disk() {
+            let of_user = bytes.entry(user.to_string()).or_default();
+            *of_user = of_user.saturating_add(moved);
+        }
+        bytes
+    }
+
+    /// Has the world apply changed quotas of disk.
+    pub(super) fn limit_disk(&mut self, out: &mut Vec<Effect>) {
+        if self.admission.has_disk_rules() {
+            self.admission.set_durable(self.shared.durable_bytes());
+        }
+        out.extend(self.admission.take_disk_limits().map(|limits| Effect::LimitDisk { limits }));
+    }
+
+    /// Refuses durable data beyond the quota of disk of their owner.
+    pub(super) fn check_durable(&mut self, task: &Task, named: &NamedDatum) -> Result<(), TaskError> {
+        let owner = named.owner();
+        let Some(quota) = self.rules.of(&owner).disk else { return Ok(()) };
+        let (limit, size_bytes) = (quota.of(self.config.memory_bytes), named.meta.size_bytes());
+        let taken = self.disk_bytes().get(&*owner).copied().unwrap_or(0);
+        if taken.saturating_add(size_bytes) <= limit {
+            return Ok(());
+        }
+        let text = format!(
+            "it takes {}, the data of '{owner}' take {} of the disk, and the rules of the grid allow {}; delete durable data that are no longer \
+             needed, put it without durable, or {ASK}",
+            size_text(size_bytes),
+            size_text(taken),
+            size_text(limit)
+        );
+        Err(self.quota_exceeded(task, false, text))
+    }
+
     /// Replaces the rules. They apply to new calls at once, and quotas and weights to those that are here, too.
     pub(super) fn set_rules(&mut self, now: Time, rules: Rules, out: &mut Vec<Effect>) {
         if rules == *self.rules.rules {

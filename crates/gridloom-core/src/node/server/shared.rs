@@ -56,6 +56,17 @@ impl SharedData {
         }
     }
 
+    /// Returns the bytes of durable data on disk, and of those that are being written, by owner.
+    pub(super) fn durable_bytes(&self) -> BTreeMap<String, u64> {
+        let held = self.held.values().filter(|held| held.named.is_durable && held.is_current).map(|held| &held.named);
+        let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
+        for named in held.chain(self.durable.new_data(|datum| self.held.contains_key(&datum))) {
+            let of_owner = bytes.entry(named.owner().into_owned()).or_default();
+            *of_owner = of_owner.saturating_add(named.meta.size_bytes());
+        }
+        bytes
+    }
+
     /// Marks a datum as a former version of its name.
     pub(super) fn set_superseded(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(held) = self.held.get_mut(&datum) {
@@ -301,6 +312,9 @@ impl Server {
         if self.shared.durable.is_given_up(named.datum) {
             let why = format!("'{}' was deleted a moment ago", plain_name(&named.name));
             return Err(TaskError::NotMapped { why });
+        }
+        if named.is_durable && !is_again {
+            self.check_durable(task, named)?;
         }
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         let own_bytes = self.admission.own_bytes(datum);

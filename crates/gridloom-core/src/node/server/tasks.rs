@@ -69,6 +69,9 @@ impl Server {
             }
         }
         self.admission.expect(from, supplies, is_call);
+        for (id, error) in self.admission.too_large(from) {
+            self.end_with_error(now, id, error, out);
+        }
         self.pump(now, out);
     }
 
@@ -380,7 +383,8 @@ impl Server {
         let id = entry.task.id;
         let run_ns = if entry.state.has_begun() { self.learning.elapsed_ns(now, id) } else { 0 };
         let program = self.programs.of(&entry.task).map_or(id.client, |program| program.client);
-        TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns, program }
+        let priority = entry.task.options.priority;
+        TaskStatus { task: id, function: entry.task.label().to_string(), stage, run_ns, program, priority }
     }
 
     // ---- cancelling

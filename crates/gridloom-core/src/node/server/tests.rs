@@ -23,6 +23,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         queue_depth: 1,
         is_stateless: false,
         memory_bytes: 1 << 20,
+        disk_bytes: 0,
         data_max: u64::MAX,
         slowdown: 1.0,
         functions: Vec::new(),

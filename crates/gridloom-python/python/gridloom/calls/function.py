@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _gridloom
-from ..common.checks import checked_text, seconds
+from ..common.checks import checked_priority, checked_text, seconds
 from ..common.session_objects import OfSession
 from ..errors import UsageError
 from .call_future import CallFuture
@@ -99,6 +99,30 @@ class Function(OfSession):
             If there is no such server, or it does not offer the function.
         """
         return Function(self._session, self._raw.on(checked_text("on: the server", server)), server)
+
+    def with_priority(self, priority: int) -> Function:
+        """Return the same function with calls of that priority, also in groups.
+
+        Among the waiting calls of one user at a server, those with the lowest number start first. Other users do not notice: their turns do
+        not depend on priorities.
+
+        Parameters
+        ----------
+        priority : int
+            By default 0, or that of the running call if a function makes the call; -2**31 to 2**31 - 1.
+
+        Returns
+        -------
+        Function
+            To be called as this one.
+
+        Raises
+        ------
+        UsageError
+            If `priority` is no such number.
+        """
+        number = checked_priority(f"{self.name}: the priority", priority)
+        return Function(self._session, self._raw.with_priority(number), self.server)
 
     def submit(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> CallFuture:
         """Call it now, by itself, without waiting. It is not recorded, even inside the block of a group.

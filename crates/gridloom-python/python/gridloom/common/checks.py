@@ -29,6 +29,11 @@ def whole(name: str, value: Any, least: int, most: int = 2**32 - 1) -> int:
     return number
 
 
+def checked_priority(name: str, value: Any) -> int:
+    """Return a priority that is checked to be a whole number of 32 bits."""
+    return whole(name, value, -(2**31), 2**31 - 1)
+
+
 def size(name: str, value: Any) -> int | None:
     """Return a checked size in bytes, from a number of bytes or a text with a unit such as ``"8GiB"``; ``None`` for ``None``."""
     if value is None:

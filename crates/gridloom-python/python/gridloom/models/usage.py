@@ -53,10 +53,13 @@ class Usage:
         In order of day and user.
     stored_bytes : dict of str to int
         Bytes of shared data that each user stores now, in all copies.
+    disk_bytes : dict of str to int
+        Bytes that each user has on the disks of servers now, as these reported last: durable data, and data that do not fit into memory.
     """
 
     days: list[DayUsage]
     stored_bytes: dict[str, int]
+    disk_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def usage_of(raw: _gridloom.RawGrid, since: Any, until: Any, user: str | None) -> Usage:
@@ -65,8 +68,8 @@ def usage_of(raw: _gridloom.RawGrid, since: Any, until: Any, user: str | None) -
     last = 2**32 - 1 if until is None else _day("until", until)
     if first > last:
         raise UsageError(f"since {since} is later than until {until}; exchange them")
-    days, stored = raw.usage(first, last, None if user is None else checked_text("user", user), _ANSWER_SECONDS)
-    return Usage([DayUsage(_EPOCH + datetime.timedelta(entry[0]), *entry[1:]) for entry in days], stored)
+    days, stored, on_disk = raw.usage(first, last, None if user is None else checked_text("user", user), _ANSWER_SECONDS)
+    return Usage([DayUsage(_EPOCH + datetime.timedelta(entry[0]), *entry[1:]) for entry in days], stored, on_disk)
 
 
 def _day(name: str, value: Any) -> int:

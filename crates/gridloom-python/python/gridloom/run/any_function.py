@@ -59,6 +59,7 @@ class AnyFunction:
         kwargs: dict[str, Any],
         retry: Retry | None = None,
         limit: float | None = None,
+        priority: int | None = None,
     ) -> RunFuture[_T]:
         """Run a function; `limit` is its time limit in seconds."""
         name = name_of(function)
@@ -66,7 +67,8 @@ class AnyFunction:
         future._unread, future._name = self._session.completions.unread, name
         runner = self.runner
         arguments = pack_call(name, args, kwargs, runner.room)
-        return runner.submit(pack_function(function), name, arguments, future=future, retry=retry, limit=limit)
+        packed = pack_function(function)
+        return runner.submit(packed, name, arguments, future=future, retry=retry, limit=limit, priority=priority)
 
     def map(
         self,
@@ -77,6 +79,7 @@ class AnyFunction:
         chunksize: int,
         buffersize: int | None,
         retry: Retry | None,
+        priority: int | None,
         progress: bool,
     ) -> MapResults[_T]:
         """Run a function on the items of iterables, as `Grid.map`."""
@@ -93,7 +96,7 @@ class AnyFunction:
             buffersize=buffersize,
             least=2 * runner.slots,
             room=runner.room,
-            submit=functools.partial(runner.submit, retry=retry),
+            submit=functools.partial(runner.submit, retry=retry, priority=priority),
             progress=progress,
         )
 

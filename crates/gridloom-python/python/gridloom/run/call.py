@@ -33,6 +33,8 @@ class Call:
     # The prefetch window of its map, and its number there.
     window: PrefetchWindow | None = None
     number: int = 0
+    # Orders the waiting calls of this user at a server; the default of the session if None.
+    priority: int | None = None
     # The server that runs it, if it is fixed.
     only: str | None = None
     # When it runs again, how often it has failed, and where.

@@ -107,11 +107,12 @@ class Runner:
         limit: float | None = None,
         window: PrefetchWindow | None = None,
         only: str | None = None,
+        priority: int | None = None,
     ) -> RunFuture[Any]:
         """Submit a call; the future gets its result. A call for a certain server (`only`) goes before others."""
         future = future or RunFuture()
         future._runner, future._callback_pool = self, self._completions.callbacks
-        call = Call(future, name, setup, function, arguments, failed, retry=retry, limit=limit, window=window, only=only)
+        call = Call(future, name, setup, function, arguments, failed, limit, retry=retry, window=window, only=only, priority=priority)
         if future.cancelled():  # before it was submitted
             future._begin()
             return future
@@ -201,7 +202,7 @@ class Runner:
                 if call.deadline is not None:
                     limit = max(call.deadline - self._raw.now(), 0.0)
                 arguments = (call.setup, call.function, call.arguments)
-                call.pending = function.submit(arguments, {}, limit, call.name, call.first_serial)
+                call.pending = function.submit(arguments, {}, limit, call.name, call.first_serial, call.priority)
                 call.serial = call.pending.serial()
             except Exception as error:
                 return error

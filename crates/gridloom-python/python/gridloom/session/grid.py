@@ -24,6 +24,7 @@ from .. import _gridloom
 from ..calls.function import Function
 from ..calls.future import Future
 from ..calls.session_state import SessionState
+from ..common.checks import checked_priority
 from ..common.checks import seconds as checked_seconds
 from ..common.session_objects import OfSession
 from ..display import notebook
@@ -181,6 +182,20 @@ class Grid(OfSession):
         raw = self._raw.function(name)
         return Function(self._session, raw if retry is None else raw.retried(retry.times, retry.crashes, retry.raised))
 
+    @property
+    def priority(self) -> int | None:
+        """The priority of the calls that the session makes from now on, as by `Function.with_priority`; it can be set.
+
+        ``None``, the default, is 0 in a program, and in a function that of the running call. Functions, groups and options may have another.
+        """
+        return self._raw.priority()
+
+    @priority.setter
+    def priority(self, priority: int | None) -> None:
+        if self._cluster is not None:
+            raise UsageError("calls on an engine have no priority: remove it, or call functions of a grid of Gridloom")
+        self._raw.set_priority(None if priority is None else checked_priority("priority", priority))
+
     def functions(self) -> dict[str, str]:
         """List the functions that are offered.
 
@@ -252,6 +267,7 @@ class Grid(OfSession):
         strict: bool = False,
         regroup: int | str | None = None,
         map_timeout: float | None = MAP_TIMEOUT,
+        priority: int | None = None,
         progress: bool | None = None,
     ) -> Group:
         """Begin a group of calls: ``with grid.group() as group:``.
@@ -279,6 +295,8 @@ class Grid(OfSession):
         map_timeout : float or None, optional
             Seconds of real time that a function of your own may take to map, also in simulation; ``None`` for no limit. After that
             `NotRun` is raised, and the result of the function, which runs on in a daemonic thread, is ignored.
+        priority : int, optional
+            The priority of its calls at servers, as by `Function.with_priority`, except those of functions with a priority of their own.
         progress : bool, optional
             Whether a terminal or notebook shows how many calls have ended, from the end of the block on; by default as the session was
             opened. A simulated grid shows none.
@@ -300,7 +318,7 @@ class Grid(OfSession):
         """
         shows = self._shows(progress)
         if self._cluster is not None:
-            options = {"graph": graph, "inputs": inputs, "strict": strict, "regroup": regroup}
+            options = {"graph": graph, "inputs": inputs, "strict": strict, "regroup": regroup, "priority": priority}
             if given := [name for name, value in options.items() if value]:
                 raise UsageError(f"a group on an engine has no option '{given[0]}': it is recorded, mapped as a whole and run")
             return self._cluster.group(heuristic, map_timeout)
@@ -309,6 +327,8 @@ class Grid(OfSession):
                 raise UsageError("a described group is mapped by itself: leave out regroup= or graph=")
             _warn(self._raw.take_unread(False))
             body = self._loops.of(heuristic, regroup, map_timeout).group()
+            if priority is not None:
+                body.set_priority(checked_priority("group: priority", priority))
             return Group(self._session, body, heuristic, delayed=True, progress=shows)
         if graph is None:
             if inputs or strict:
@@ -320,6 +340,8 @@ class Grid(OfSession):
         else:
             raw = self._raw.group_of(mapping_of(heuristic, map_timeout), graph._raw, strict, results_for(inputs))
         _warn(self._raw.take_unread(False))
+        if priority is not None:
+            raw.set_priority(checked_priority("group: priority", priority))
         return Group(self._session, raw, heuristic, is_described=graph is not None, progress=shows)
 
     def _shows(self, progress: bool | None) -> bool:
@@ -364,7 +386,14 @@ class Grid(OfSession):
         """
         return self._any_function.run(function, args, kwargs)
 
-    def options(self, *, retries: int = 0, retry_on: RetryOn | None = None, timeout: float | None = None) -> Options:
+    def options(
+        self,
+        *,
+        retries: int = 0,
+        retry_on: RetryOn | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+    ) -> Options:
         """Return options for calls of any function: ``grid.options(retries=3).run(f, x)``.
 
         Parameters
@@ -376,6 +405,9 @@ class Grid(OfSession):
         timeout : float, optional
             Time limit of the call, seconds, from when it is sent to a server, for all its runs together. A call that takes longer is
             ended with its worker process, and raises `TimedOut`.
+        priority : int, optional
+            Among the waiting calls of this user, those with the lowest number start first, as by `Function.with_priority`; by default that of
+            the session.
 
         Returns
         -------
@@ -385,13 +417,14 @@ class Grid(OfSession):
         Raises
         ------
         UsageError
-            If `retries`, `retry_on` or `timeout` cannot be meant.
+            If `retries`, `retry_on`, `timeout` or `priority` cannot be meant.
         """
         retry = retry_of("options", retries, retry_on)
         limit = checked_seconds("options: timeout", timeout)
         if not isinstance(self._any_function, AnyFunction):
             raise self._any_function.error("options")
-        return Options(self._any_function, retry, limit)
+        number = None if priority is None else checked_priority("options: priority", priority)
+        return Options(self._any_function, retry, limit, number)
 
     def map(
         self,
@@ -403,6 +436,7 @@ class Grid(OfSession):
         buffersize: int | None = None,
         retries: int = 0,
         retry_on: RetryOn | None = None,
+        priority: int | None = None,
         progress: bool | None = None,
     ) -> MapResults[_T]:
         """Run any Python function on each item of an iterable, or on the items of several side by side.
@@ -424,6 +458,9 @@ class Grid(OfSession):
             How often a call, or a chunk, that has failed runs again at most: on another server, if there is one.
         retry_on : exception class or tuple of them, optional
             After which errors: what the function raises, and `Crashed`. By default after all of these.
+        priority : int, optional
+            Among the waiting calls of this user, those with the lowest number start first, as by `Function.with_priority`; by default that of
+            the session.
         progress : bool, optional
             Whether a terminal or notebook shows how many calls have ended; by default as the session was opened.
 
@@ -453,6 +490,7 @@ class Grid(OfSession):
             chunksize=chunksize,
             buffersize=buffersize,
             retry=retry_of("map", retries, retry_on),
+            priority=None if priority is None else checked_priority("map: priority", priority),
             progress=self._shows(progress),
         )
 

@@ -37,7 +37,10 @@ pub fn grid(definitions: &[Definition], memory_bytes: u64) -> (Simulation, NodeI
     sim.add_agent(HostId(0), "agent");
     let servers = (1..=2u32).map(|number| {
         let (name, functions) = (format!("server-{number}"), definitions.to_vec());
-        sim.add_server(HostId(number), ServerSpec { name, slots: 1, is_stateless: false, memory_bytes, functions })
+        sim.add_server(
+            HostId(number),
+            ServerSpec { name, slots: 1, is_stateless: false, memory_bytes, disk_bytes: 0, functions },
+        )
     });
     let servers = servers.collect();
     let client = sim.add_client(HostId(3), "client");

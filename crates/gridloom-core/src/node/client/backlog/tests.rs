@@ -132,3 +132,22 @@ fn limits_expire_in_the_backlog() {
     assert_eq!(sent(&mut backlog, Time(11), 1), [1]);
     assert_eq!(backlog.next_deadline(), None);
 }
+
+#[test]
+fn calls_of_a_higher_priority_are_sent_first() {
+    let with_priority = |serial, number| {
+        let mut request = request(serial, None);
+        std::sync::Arc::make_mut(&mut request.task).options.priority = Priority(number);
+        request
+    };
+    let mut backlog = Backlog::default();
+    for (serial, number) in [(1, 0), (2, 5), (3, -1), (4, 0), (5, -1)] {
+        backlog.add(with_priority(serial, number), false);
+    }
+    backlog.add(with_priority(6, 0), true);
+    assert_eq!(sent(&mut backlog, Time(0), 4), [3, 5, 6, 1]);
+    // A refused call is the next one of its priority.
+    assert!(backlog.take_back(with_priority(6, 0)).is_ok());
+    backlog.resume();
+    assert_eq!(sent(&mut backlog, Time(0), 6), [6, 4, 2]);
+}

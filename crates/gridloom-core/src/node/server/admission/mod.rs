@@ -4,6 +4,7 @@
 //! **Invariant:** while tasks are held and none runs, a task is admitted, preempted or refused. A store that is too
 //! small causes an error, never a silent stall.
 
+mod disk_quotas;
 mod ending;
 mod fetches;
 mod parts;
@@ -25,6 +26,7 @@ use crate::graph::{CopyLifetime, Task, TaskKind};
 use crate::member::Members;
 use crate::node::message::Message;
 use crate::node::protocol::{Effect, Role};
+use disk_quotas::DiskQuotas;
 use fetches::Fetches;
 use gridloom_base::limits::{CALLBACK_WAIT_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::{DatumId, NodeId, ObjectId, Rules, TaskError, TaskId, Time};
@@ -47,6 +49,7 @@ pub(super) struct Admission {
     /// The users of the clients that have or had tasks here and are connected.
     users: BTreeMap<NodeId, Arc<str>>,
     nobody: Arc<str>,
+    disk: DiskQuotas,
     /// Users whose tasks are held for their quotas of memory while none of their tasks can run, and since when.
     stalled: BTreeMap<Arc<str>, Time>,
     /// Time at which a datum last became available here or a task last ended.
@@ -96,6 +99,7 @@ impl Admission {
             slices: Slices::default(),
             users: BTreeMap::new(),
             nobody: Arc::default(),
+            disk: DiskQuotas::default(),
             stalled: BTreeMap::new(),
             last_progress: Time::ZERO,
             last_admitted: Time::ZERO,
@@ -178,6 +182,7 @@ impl Admission {
         let client = task.id.client;
         if client != NodeId::CATALOG && self.users.get(&client) != Some(user) {
             self.users.insert(client, user.clone());
+            self.update_disk_quotas();
         }
         self.executor.add(Arc::new(task), user, is_call)
     }
@@ -419,6 +424,7 @@ impl Admission {
 
     /// Replaces the rules of the grid.
     pub(super) fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.set_disk_rules(rules.clone());
         self.executor.set_rules(rules);
     }
 

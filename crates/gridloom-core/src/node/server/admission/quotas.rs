@@ -1,4 +1,5 @@
-//! Quotas of memory: the part of the store that the data of one user may take, if the rules of the grid limit it.
+//! Quotas of memory: the part of the store that the data of one user may take, if the rules of the grid limit it. [Quotas of
+//! disk](super::disk_quotas) are applied at the same places.
 //!
 //! Arguments, results and placed data of all programs of the user count, with the memory reserved for them; shared data do
 //! not. A task that exceeds the quota of its user is held, and tasks of other users pass it. When the user's data are
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Admission, AdmissionOutput};
+use crate::exec::State;
 use crate::graph::Task;
 use gridloom_base::limits::{CALLBACK_WAIT_NS_MAX, HEARTBEAT_NS};
 use gridloom_base::size::size_text;
@@ -32,16 +34,46 @@ impl Admission {
     }
 
     /// Returns the bytes that the data of a user take, including reservations.
-    fn held_of(&self, user: &Arc<str>) -> u64 {
+    pub(super) fn held_of(&self, user: &Arc<str>) -> u64 {
         let held = self.replicas.held_by_clients().iter();
         held.filter(|(client, _)| self.user_of(**client) == user).map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the bytes by which a task exceeds the quota of its user; 0 if it fits.
+    /// Returns the bytes by which a task exceeds the quotas of its user; 0 if it fits.
     fn bytes_over_quota(&self, task: &Task, user: &Arc<str>) -> u64 {
-        let Some(quota) = self.memory_quota(user) else { return 0 };
         let needed = self.bytes_needed(task, &own_inputs(task));
+        self.bytes_over_memory(user, needed).max(self.bytes_over_disk(user, needed))
+    }
+
+    fn bytes_over_memory(&self, user: &Arc<str>, needed: u64) -> u64 {
+        let Some(quota) = self.memory_quota(user) else { return 0 };
         if needed == 0 { 0 } else { self.held_of(user).saturating_add(needed).saturating_sub(quota) }
+    }
+
+    /// True if a task has to wait because data of users without room on disk fill the memory.
+    fn waits_for_memory(&self, task: &Task, user: &Arc<str>) -> bool {
+        self.have_disk_quotas() && self.bytes_over_disk(user, self.bytes_needed(task, &own_inputs(task))) > 0
+    }
+
+    fn have_quotas(&self) -> bool {
+        self.executor.have_memory_quotas() || self.have_disk_quotas()
+    }
+
+    /// True if the data of a task exceed a quota of its user, whatever else is released.
+    fn is_too_large(&self, task: &Task, user: &str) -> bool {
+        let most = [self.memory_quota(user), self.disk_and_memory(user)].into_iter().flatten().min();
+        most.is_some_and(|most| self.own_bytes_of(task) > most)
+    }
+
+    /// Returns held tasks of a client whose data exceed a quota of their user, whatever else is released. The caller refuses them.
+    pub(in super::super) fn too_large(&self, client: NodeId) -> Vec<(TaskId, TaskError)> {
+        if !self.have_quotas() {
+            return Vec::new();
+        }
+        let held = self.executor.of_client(client).into_iter().filter_map(|id| self.executor.get(id));
+        let held = held.filter(|entry| entry.state == State::Held);
+        let too_large = held.filter(|entry| self.is_too_large(&entry.task, &entry.owner.user));
+        too_large.map(|entry| (entry.task.id, self.quota_exceeded(&entry.task, &entry.owner.user))).collect()
     }
 
     pub(super) fn exceeds_quota(&self, task: TaskId) -> bool {
@@ -50,19 +82,22 @@ impl Admission {
 
     /// Returns the held task that is admitted next, and the users who are passed over because of their quotas.
     pub(super) fn next_within_quotas(&mut self, out: &mut Vec<AdmissionOutput>) -> Option<(TaskId, Vec<Arc<str>>)> {
-        if !self.executor.have_memory_quotas() {
+        if !self.have_quotas() {
             return self.executor.first_held().map(|entry| (entry.task.id, Vec::new()));
         }
-        let mut passed = Vec::new();
+        let (mut passed, mut is_memory_awaited) = (Vec::new(), false);
         for id in self.executor.first_held_of_users() {
             let entry = self.executor.get(id).expect("it is held");
             let (task, user) = (entry.task.clone(), entry.owner.user.clone());
             if self.bytes_over_quota(&task, &user) > 0 {
                 self.evict_of_user(&task, &user, out);
             }
-            if self.bytes_over_quota(&task, &user) == 0 {
+            // The memory for which one user waits is not given to others who have no room on disk either.
+            let takes_memory = || is_memory_awaited && self.takes_memory(&task, &user);
+            if self.bytes_over_quota(&task, &user) == 0 && !takes_memory() {
                 return Some((id, passed));
             }
+            is_memory_awaited |= self.waits_for_memory(&task, &user);
             passed.push(user);
         }
         None
@@ -90,18 +125,17 @@ impl Admission {
         out: &mut Vec<AdmissionOutput>,
         is_changed: &mut bool,
     ) -> Option<(TaskId, TaskError)> {
-        if !self.executor.have_memory_quotas() {
+        if !self.have_quotas() {
             return None;
         }
         for id in self.executor.first_held_of_users() {
             let entry = self.executor.get(id).expect("it is held");
             let (task, user) = (entry.task.clone(), entry.owner.user.clone());
             let (over, load) = (self.bytes_over_quota(&task, &user), self.executor.load_of(&user));
-            let is_too_large = self.memory_quota(&user).is_some_and(|quota| self.own_bytes_of(&task) > quota);
             if over == 0 {
                 continue;
             }
-            if is_too_large {
+            if self.is_too_large(&task, &user) {
                 return Some((id, self.quota_exceeded(&task, &user)));
             }
             if load.is_busy {
@@ -123,6 +157,16 @@ impl Admission {
             let users = self.users.clone();
             let is_own = |datum: DatumId| users.get(&datum.client) == Some(&user);
             let has_asked = self.write_back_of(now, over, &own_inputs(&task), is_own, out);
+            // Other users may occupy the memory. Their tasks end, and results of theirs can be written back.
+            let needed = self.bytes_needed(&task, &own_inputs(&task));
+            let is_others = self.bytes_over_memory(&user, needed) == 0
+                && self.disk_and_memory(&user).is_some_and(|most| self.held_of(&user).saturating_add(needed) <= most);
+            if is_others && !has_asked {
+                let is_awaited = self.executor.admitted() > 0;
+                if is_awaited || self.write_back_of(now, over, &own_inputs(&task), |_| true, out) {
+                    continue;
+                }
+            }
             if !has_asked && load.admitted == 0 {
                 return Some((id, self.quota_exceeded(&task, &user)));
             }
@@ -138,7 +182,7 @@ impl Admission {
         out: &mut Vec<AdmissionOutput>,
         is_changed: &mut bool,
     ) -> Option<(TaskId, TaskError)> {
-        if !self.executor.have_memory_quotas() {
+        if !self.have_quotas() {
             self.stalled.clear();
             return None;
         }
@@ -181,27 +225,31 @@ impl Admission {
     }
 
     /// Returns the bytes of all inputs and results of a task, without shared data.
-    fn own_bytes_of(&self, task: &Task) -> u64 {
+    pub(super) fn own_bytes_of(&self, task: &Task) -> u64 {
         let shared: BTreeSet<DatumId> = task.inputs().filter(|datum| datum.is_shared()).collect();
         let shared_bytes = shared.into_iter().map(|datum| self.bytes_of_input(datum)).fold(0, u64::saturating_add);
         self.bytes_of(task).saturating_sub(shared_bytes)
     }
 
     fn quota_exceeded(&self, task: &Task, user: &Arc<str>) -> TaskError {
-        let quota = self.memory_quota(user).unwrap_or(0);
-        let (needed, held) = (size_text(self.own_bytes_of(task)), size_text(self.held_of(user)));
-        let why = format!(
-            "its arguments and results take {needed}, the data of '{user}' take {held} of the store, and the rules of the grid allow {}; \
-             release results that are no longer needed, pass less data at a time, or ask an administrator of the grid to change its rules",
-            size_text(quota)
-        );
+        let (own_bytes, needed) = (self.own_bytes_of(task), self.bytes_needed(task, &own_inputs(task)));
+        let exceeds_memory = |quota| own_bytes > quota || self.bytes_over_memory(user, needed) > 0;
+        let (needed, held) = (size_text(own_bytes), size_text(self.held_of(user)));
+        let why = match self.memory_quota(user) {
+            Some(quota) if exceeds_memory(quota) => format!(
+                "its arguments and results take {needed}, the data of '{user}' take {held} of the store, and the rules of the grid allow {}; \
+                 release results that are no longer needed, pass less data at a time, or ask an administrator of the grid to change its rules",
+                size_text(quota)
+            ),
+            _ => self.disk_exceeded(task, user),
+        };
         let (function, server) = (task.name().to_string(), self.config.name.clone());
         TaskError::QuotaExceeded { function, server, why, is_temporary: false }
     }
 }
 
 /// Returns the inputs of a task that count for its user.
-fn own_inputs(task: &Task) -> BTreeSet<DatumId> {
+pub(super) fn own_inputs(task: &Task) -> BTreeSet<DatumId> {
     task.inputs().filter(|datum| !datum.is_shared()).collect()
 }
 
