@@ -258,6 +258,11 @@ pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 pub const PROBE_PEERS_MAX: usize = 16;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
+/// Paths through relays that an agent remembers, at some 150 bytes each. If there are more, plans assume that the rest
+/// share no relay.
+pub const RELAYED_PATHS_MAX: usize = 65_536;
+/// Characters of a relay's address that a receiver reports: a host name has at most 253, a port 6.
+pub const ADDRESS_CHARS_MAX: usize = 300;
 /// Transfers that a server reports to the agent per [`RATE_REPORT_NS`], the largest ones first, at 32 bytes each.
 pub const TRANSFERS_PER_REPORT: usize = 64;
 /// Past transfers that are remembered to find those that overlapped in time.

@@ -149,6 +149,8 @@ pub enum Input {
     },
     /// A shared datum was made durable, or the reason why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// Large data and probes from a peer arrive through this relay, or directly, from now on.
+    DataPath { from: NodeId, relay: Option<String> },
     /// A bandwidth probe arrived.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.

@@ -19,6 +19,7 @@ mod predictions;
 mod processes;
 mod profiles;
 mod recovery;
+mod relayed;
 mod replay;
 mod rules;
 mod scripted;

@@ -112,7 +112,7 @@ impl<'a> GridKnowledge<'a> {
         };
         grid.client_links = hosts.iter().zip(&numbers).map(of_client).collect();
         let nodes = servers.iter().map(|(node, _)| *node).chain([request.group.client]);
-        grid.bottlenecks = self.links.bottlenecks(nodes.map(|node| self.servers.location(node)));
+        grid.bottlenecks = self.links.bottlenecks(nodes.map(|node| self.servers.location(node)), self.servers);
     }
 
     /// Returns the estimates of all links for a request. `client` is the client's location.
