@@ -59,7 +59,8 @@ fn main() {
     }
     let out = PathBuf::from("out/bench");
     std::fs::create_dir_all(&out).expect("out/bench can be made");
-    let simulations_only = arguments.len() > 1 && arguments[1..].iter().all(|argument| argument.starts_with("sim") || argument.starts_with("scale"));
+    let simulations_only = arguments.len() > 1
+        && arguments[1..].iter().all(|argument| argument.starts_with("sim") || argument.starts_with("scale"));
     let config = if simulations_only { LocalConfig::default() } else { build_kernels(&out) };
     let wanted = |part: &str| arguments.len() < 2 || arguments[1..].iter().any(|argument| argument == part);
     let named = |part: &str| arguments[1..].iter().any(|argument| argument == part);

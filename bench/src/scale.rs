@@ -57,8 +57,7 @@ pub fn figures(servers: u32) -> Vec<Figure> {
         }
     }
     let client = sim.add_client(laptop, "client");
-    let all =
-        |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == servers as usize);
+    let all = |event: &Event| matches!(event, Event::Directory { grid, .. } if grid.servers.len() == servers as usize);
     while !sim.next_event(client, Some(Time::NEVER)).as_ref().is_some_and(all) {}
     let registered = (ns_to_seconds(sim.now().0), began.elapsed().as_secs_f64());
 

@@ -100,6 +100,11 @@ pub const MAP_NS_MAX: u64 = 30 * SECOND_NS;
 /// The same limit in simulation, where mapping takes no time: how often a heuristic may check its time limit. No
 /// heuristic checks more often within [`MAP_NS_MAX`].
 pub const MAP_CHECKS_MAX: u64 = 100_000_000;
+/// A grid with at most this many servers is mapped onto as a whole. In a larger one, servers that are too slow to be useful to
+/// a group are left out beforehand.
+pub const SERVERS_MAPPED_ALL_MAX: usize = 128;
+/// Servers per function that a mapping considers, the fastest ones: a table of all pairs of these takes 16 MB.
+pub const SERVERS_MAPPED_MAX: usize = 1_000;
 /// After this time a mapping no longer blocks others. Mappings that start beside it do not take its plan into account.
 /// Most mappings take less.
 pub const MAP_EXCLUSIVE_NS: u64 = 200 * MILLISECOND_NS;

@@ -325,7 +325,8 @@ impl Thread {
             dialling.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Vec<_>>()
         });
         let further = further.into_iter().map(|one| Ok(one?.0.socket));
-        let sockets = [Ok(first.socket)].into_iter().chain(further).collect::<io::Result<Vec<TlsStream<TcpStream>>>>()?;
+        let sockets =
+            [Ok(first.socket)].into_iter().chain(further).collect::<io::Result<Vec<TlsStream<TcpStream>>>>()?;
         Ok(Stripes::new(sockets))
     }
 

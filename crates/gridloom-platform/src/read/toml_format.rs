@@ -87,7 +87,9 @@ struct TomlReader {
 
 impl TomlReader {
     fn read(&mut self, root: Table<'_>, load: &mut FileReader<'_>) -> Result<(), PlatformError> {
-        root.allow(&["routing", "host", "router", "link", "cluster", "star", "route", "connect", "firewall", "profile", "config"])?;
+        root.allow(&[
+            "routing", "host", "router", "link", "cluster", "star", "route", "connect", "firewall", "profile", "config",
+        ])?;
         if let Some(value) = root.get("config") {
             for (key, setting) in value.table("config")?.entries() {
                 let result = self.builder.set_config(key, &setting.scalar()?);

@@ -334,7 +334,7 @@ fn nic(servers: &Registry, node: NodeId) -> Nic {
 
 /// Returns servers of these two hosts, the first of which has measured its link to the second.
 fn measured_between(servers: &Registry, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
-    servers.all_on_host(from).find_map(|node| {
-        Some((node, servers.get(node)?.measured_peers().find(|peer| servers.is_on_host(*peer, to))?))
-    })
+    servers
+        .all_on_host(from)
+        .find_map(|node| Some((node, servers.get(node)?.measured_peers().find(|peer| servers.is_on_host(*peer, to))?)))
 }

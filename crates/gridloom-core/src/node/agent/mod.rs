@@ -22,6 +22,7 @@ mod accounts;
 mod audit;
 mod backoff;
 mod batches;
+mod candidates;
 mod directory;
 mod explain;
 mod links;
@@ -235,7 +236,13 @@ impl Agent {
         self.plans.transfers().cloned().chain(shared).collect()
     }
 
-    fn on_transfers_received(&mut self, now: Time, receiver: NodeId, transfers: &[ReceivedTransfer], out: &mut Vec<Effect>) {
+    fn on_transfers_received(
+        &mut self,
+        now: Time,
+        receiver: NodeId,
+        transfers: &[ReceivedTransfer],
+        out: &mut Vec<Effect>,
+    ) {
         let is_known = |node: NodeId| self.registry.has(node) || self.directory.is_subscribed(node);
         if !is_known(receiver) {
             return;
@@ -249,7 +256,13 @@ impl Agent {
             let end = now - one.age_ns;
             let start = end - one.duration_ns;
             let size_bytes = one.size_bytes;
-            self.links.add_relayed_transfer(&CompletedTransfer { from: one.from, to: receiver, size_bytes, start, end });
+            self.links.add_relayed_transfer(&CompletedTransfer {
+                from: one.from,
+                to: receiver,
+                size_bytes,
+                start,
+                end,
+            });
             self.links.add_transfer(now, CompletedTransfer { from, to, size_bytes, start, end }, out);
         }
     }

@@ -116,7 +116,9 @@ mod tests {
     #[test]
     fn paths_are_forgotten_with_their_nodes_and_when_they_become_direct() {
         let mut relays = Relays::default();
-        for forget in [|relays: &mut Relays| relays.set_path((NodeId(1), NodeId(2)), None), |relays| relays.forget(NodeId(2))] {
+        let direct = |relays: &mut Relays| relays.set_path((NodeId(1), NodeId(2)), None);
+        let lost = |relays: &mut Relays| relays.forget(NodeId(2));
+        for forget in [direct as fn(&mut Relays), lost] {
             relays.set_path((NodeId(1), NodeId(2)), Some(RELAY.into()));
             relays.add_transfer(&seen(1, 2, 0, 1));
             forget(&mut relays);

@@ -165,8 +165,8 @@ impl Turns {
                 granted.push((pair, false));
                 continue;
             }
-            let is_free = !self.in_progress.use_either(from, to)
-                && standing.path.is_none_or(|path| !used_paths.contains(&path));
+            let is_free =
+                !self.in_progress.use_either(from, to) && standing.path.is_none_or(|path| !used_paths.contains(&path));
             if standing.next == NextStep::Measure && is_free {
                 used_paths.extend(standing.path);
                 let (from, to) = self.withdraw(pair).expect("it waits");

@@ -34,6 +34,9 @@ impl<'a> GridKnowledge<'a> {
         let without = request.map_or(&[][..], |(request, _)| &request.excluded_servers);
         let mut servers: Vec<(NodeId, &Registered)> =
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
+        if let Some((request, _)) = request {
+            servers = self.candidates(now, request, servers);
+        }
         servers.sort_by(|a, b| a.1.name().cmp(b.1.name()));
         let speeds = self.servers.speeds();
         let better_elsewhere = self.servers.runnable_elsewhere();

@@ -186,7 +186,13 @@ impl OwnLinks {
     }
 
     /// Records the path over which a server's data arrive, and reports it to the agent.
-    pub(super) fn set_path(&mut self, from: NodeId, relay: Option<String>, agent: Option<NodeId>, out: &mut Vec<Effect>) {
+    pub(super) fn set_path(
+        &mut self,
+        from: NodeId,
+        relay: Option<String>,
+        agent: Option<NodeId>,
+        out: &mut Vec<Effect>,
+    ) {
         let report = self.paths.set(from, relay).zip(agent);
         out.extend(report.map(|(path, to)| Effect::Send { to, message: path.into() }));
     }
