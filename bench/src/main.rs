@@ -10,6 +10,7 @@ mod chares;
 mod grpc;
 mod layout;
 mod limits;
+mod scale;
 mod simulation;
 mod stats;
 
@@ -58,7 +59,8 @@ fn main() {
     }
     let out = PathBuf::from("out/bench");
     std::fs::create_dir_all(&out).expect("out/bench can be made");
-    let simulations_only = arguments.len() > 1 && arguments[1..].iter().all(|argument| argument.starts_with("sim"));
+    let simulations_only = arguments.len() > 1
+        && arguments[1..].iter().all(|argument| argument.starts_with("sim") || argument.starts_with("scale"));
     let config = if simulations_only { LocalConfig::default() } else { build_kernels(&out) };
     let wanted = |part: &str| arguments.len() < 2 || arguments[1..].iter().any(|argument| argument == part);
     let named = |part: &str| arguments[1..].iter().any(|argument| argument == part);
@@ -107,6 +109,11 @@ fn main() {
     }
     if wanted("chares") {
         figures.extend(chares::figures());
+    }
+    for (name, servers) in [("scale-100", 100), ("scale-1000", 1_000), ("scale-10000", 10_000)] {
+        if named(name) {
+            figures.extend(scale::figures(servers));
+        }
     }
     figures.extend(simulation::figures(|part| if part == "sim" { wanted(part) } else { named(part) }));
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");

@@ -100,6 +100,11 @@ pub const MAP_NS_MAX: u64 = 30 * SECOND_NS;
 /// The same limit in simulation, where mapping takes no time: how often a heuristic may check its time limit. No
 /// heuristic checks more often within [`MAP_NS_MAX`].
 pub const MAP_CHECKS_MAX: u64 = 100_000_000;
+/// A grid with at most this many servers is mapped onto as a whole. In a larger one, servers that are too slow to be useful to
+/// a group are left out beforehand.
+pub const SERVERS_MAPPED_ALL_MAX: usize = 128;
+/// Servers per function that a mapping considers, the fastest ones: a table of all pairs of these takes 16 MB.
+pub const SERVERS_MAPPED_MAX: usize = 1_000;
 /// After this time a mapping no longer blocks others. Mappings that start beside it do not take its plan into account.
 /// Most mappings take less.
 pub const MAP_EXCLUSIVE_NS: u64 = 200 * MILLISECOND_NS;
@@ -258,6 +263,11 @@ pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 pub const PROBE_PEERS_MAX: usize = 16;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
+/// Paths through relays that an agent remembers, at some 150 bytes each. If there are more, plans assume that the rest
+/// share no relay.
+pub const RELAYED_PATHS_MAX: usize = 65_536;
+/// Characters of a relay's address that a receiver reports: a host name has at most 253, a port 6.
+pub const ADDRESS_CHARS_MAX: usize = 300;
 /// Transfers that a server reports to the agent per [`RATE_REPORT_NS`], the largest ones first, at 32 bytes each.
 pub const TRANSFERS_PER_REPORT: usize = 64;
 /// Past transfers that are remembered to find those that overlapped in time.

@@ -95,6 +95,8 @@ pub struct LinkReport {
     pub accuracy: Accuracy,
     /// Bottlenecks that it was observed to share with other links.
     pub shared: Vec<Bottleneck<String>>,
+    /// The relay through which its data pass, if they do not take a direct path.
+    pub relay: Option<String>,
 }
 
 /// A server as the agent knows it.

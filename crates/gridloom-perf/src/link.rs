@@ -281,6 +281,7 @@ impl LinkModel {
             age_s: ns_to_seconds(now.since(self.measured)),
             accuracy: self.accuracy,
             shared,
+            relay: None,
         })
     }
 

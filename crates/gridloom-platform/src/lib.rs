@@ -17,6 +17,7 @@ mod build;
 pub mod deployment;
 mod element;
 mod error;
+mod firewall;
 #[cfg(test)]
 mod names_tests;
 pub mod outline;

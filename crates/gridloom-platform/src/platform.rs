@@ -6,6 +6,7 @@ use gridloom_base::NameKind;
 
 use crate::element::{Host, HostId, Link, LinkId, Route};
 use crate::error::PlatformError;
+use crate::firewall::Firewalls;
 use crate::profile::{Profile, ProfileKind, ProfileTarget};
 use crate::route::net::Net;
 use crate::route::point::PointId;
@@ -20,6 +21,7 @@ pub struct Platform {
     pub(crate) link_names: BTreeMap<String, LinkId>,
     pub(crate) host_points: Vec<PointId>,
     pub(crate) host_places: Vec<(u32, u32)>,
+    pub(crate) firewalls: Firewalls,
     /// Name of the file; empty if it was built without one.
     pub(crate) file: String,
     pub(crate) net: Net,
@@ -88,15 +90,33 @@ impl Platform {
         &self.config
     }
 
+    /// Returns the relay through which data pass from `src` to `dst`, if both are behind firewalls, and not the same one.
+    pub fn relay(&self, src: HostId, dst: HostId) -> Option<HostId> {
+        self.firewalls.relay(src, dst)
+    }
+
+    /// Returns the relay of each firewall, and the hosts behind the firewall.
+    pub fn firewalls(&self) -> impl Iterator<Item = (HostId, Vec<HostId>)> + '_ {
+        self.firewalls.iter()
+    }
+
     /// Returns the route from `src` to `dst`, computed from the zones on each call. The route from a host to itself is the
-    /// loopback link, unless the platform defines another one.
+    /// loopback link, unless the platform defines another one. If a relay is between the two, the route leads through it.
     ///
     /// # Errors
-    /// The platform has no route between the two.
+    /// The platform has no route between the two, or to or from their relay.
     ///
     /// # Panics
     /// If a host is not one of this platform.
     pub fn route(&self, src: HostId, dst: HostId) -> Result<Route, PlatformError> {
+        let Some(relay) = self.relay(src, dst) else { return self.direct_route(src, dst) };
+        let (mut route, rest) = (self.direct_route(src, relay)?, self.direct_route(relay, dst)?);
+        route.links.extend(rest.links);
+        route.latency_s += rest.latency_s;
+        Ok(route)
+    }
+
+    fn direct_route(&self, src: HostId, dst: HostId) -> Result<Route, PlatformError> {
         let (from, to) = (self.host_points[src.0 as usize], self.host_points[dst.0 as usize]);
         let mut walk = Walk::new(&self.net, &self.links);
         walk.append_route(from, to).map_err(|missing| {

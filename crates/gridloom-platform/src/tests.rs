@@ -463,6 +463,45 @@ fn links_can_lose_their_latency_for_good() {
 }
 
 #[test]
+fn data_between_two_firewalls_pass_through_a_relay() {
+    let text = "[[host]]\nname = 'gate'\nspeed = 1\n[[host]]\nname = 'open'\nspeed = 1\n\
+                [[cluster]]\nname = 'a'\nhosts = 'a-[0-1]'\nspeed = 1\nbandwidth = 1\nlatency = 1\n\
+                [[cluster]]\nname = 'b'\nhosts = 'b-[0-1]'\nspeed = 1\nbandwidth = 1\nlatency = 1\n";
+    let links = ["a gate", "b gate", "a open", "open gate", "a b"].map(|ends| ends.split_once(' ').unwrap());
+    let link = |(from, to)| {
+        format!(
+            "[[link]]\nname = '{from}-{to}'\nbandwidth = 1\nlatency = 10\n\
+             [[route]]\nfrom = '{from}'\nto = '{to}'\nlinks = ['{from}-{to}']\n"
+        )
+    };
+    let text = text.to_owned() + &links.map(link).concat();
+    let walls = "[[firewall]]\nhosts = 'a-[0-1]'\nrelay = 'gate'\n[[firewall]]\nhosts = 'b'\nrelay = 'gate'\n";
+    let platform = toml(&format!("{text}{walls}")).unwrap();
+    let host = |name: &str| platform.host(name).unwrap();
+    let names = |from, to| {
+        let route = platform.route(host(from), host(to)).unwrap();
+        let names = route.links.iter().map(|link| platform.links()[link.0 as usize].name.as_str());
+        (names.collect::<Vec<_>>().join(" "), route.latency_s)
+    };
+    assert_eq!(names("a-0", "b-1"), ("a_link_0_UP a-gate b-gate b_link_1_DOWN".to_owned(), 22.0));
+    assert_eq!(platform.relay(host("a-0"), host("b-1")), Some(host("gate")));
+    // Hosts of one firewall, and hosts of which one accepts connections.
+    assert_eq!(names("a-0", "a-1"), ("a_link_0_UP a_link_1_DOWN".to_owned(), 2.0));
+    assert_eq!(names("a-0", "open"), ("a_link_0_UP a-open".to_owned(), 11.0));
+    assert_eq!((platform.relay(host("gate"), host("b-0")), platform.firewalls().count()), (None, 2));
+
+    let error = |walls: &str| toml(&format!("{text}{walls}")).unwrap_err().to_string();
+    let twice = "[[firewall]]\nhosts = ['a', 'a-0']\nrelay = 'gate'\n[[firewall]]\nhosts = 'a-1'\nrelay = 'gate'\n";
+    assert!(error(twice).contains("host 'a-1' is behind two firewalls"), "{}", error(twice));
+    let hidden = error("[[firewall]]\nhosts = 'a'\nrelay = 'a-0'\n");
+    assert!(hidden.contains("the relay 'a-0' is behind a firewall, so no host can connect to it"), "{hidden}");
+    let unknown = error("[[firewall]]\nhosts = 'c'\nrelay = 'gate'\n");
+    assert!(unknown.contains("unknown host, cluster or star 'c'"), "{unknown}");
+    let none = error("[[firewall]]\nhosts = []\nrelay = 'gate'\n");
+    assert!(none.contains("a firewall has at least one host"), "{none}");
+}
+
+#[test]
 fn parts_of_other_programs_are_ignored_and_counted() {
     let text = "<platform version='4.1'><zone id='z' routing='Full'><prop id='x' value='y'/>\
                 <host id='m' speed='1Gf'><prop id='role' value='master'/><prop id='memory' value='250'/>\

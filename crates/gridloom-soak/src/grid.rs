@@ -8,7 +8,7 @@ use gridloom_core::node::{Event, Role};
 use gridloom_idl::Definition;
 use gridloom_platform::{HostId, Platform};
 
-use super::layout::{AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, PLATFORM, SERVERS, USER};
+use super::layout::{self, AGENT, AGENT_HOST, CLIENT_HOST, CLIENTS_MAX, SERVERS, USER};
 use super::ledger::Ledger;
 use super::malicious_client::{FORGED, MaliciousClient, OWN_COUNT, OWN_FROM};
 use super::shared_functions;
@@ -46,7 +46,7 @@ pub(crate) struct SoakGrid {
 impl SoakGrid {
     /// Draws and starts a grid, and waits until the first client knows all servers.
     pub(crate) fn new(seed: u64, random: &mut SplitMix64, ledger: &mut Ledger) -> SoakGrid {
-        let platform = Platform::parse(PLATFORM, "soak.toml", &mut |_| Err("no files".into()));
+        let platform = Platform::parse(&layout::platform(seed), "soak.toml", &mut |_| Err("no files".into()));
         let platform = Arc::new(platform.expect("the platform of the soak parses"));
         let host = |number: u32| platform.hosts()[number as usize].name.clone();
         let storages = (1..=SERVERS as u32).map(|number| (HostId(number), HostId(AGENT_HOST))).collect();

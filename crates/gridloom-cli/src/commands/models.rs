@@ -1,5 +1,6 @@
 //! `gridloom models`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -108,6 +109,7 @@ pub(super) fn link_json(link: &LinkReport) -> Value {
         "measurements": link.measurements,
         "age_seconds": link.age_s,
         "accuracy": accuracy_json(&link.accuracy),
+        "relay": link.relay,
         "shared": link.shared.iter().map(shared_json).collect::<Vec<_>>(),
     })
 }
@@ -203,6 +205,15 @@ fn run_links(options: &Options, links: &[LinkReport]) -> Result<ExitCode> {
     for one in shared {
         let pairs: Vec<String> = one.pairs.iter().map(|(from, to)| format!("{from} to {to}")).collect();
         print_line(&format!("shared, {} in all: {}", scaled(one.bandwidth, "B/s"), pairs.join(", ")))?;
+    }
+    let mut relayed: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for link in links {
+        if let Some(relay) = &link.relay {
+            relayed.entry(relay).or_default().push(format!("{} to {}", link.from, link.to));
+        }
+    }
+    for (relay, pairs) in relayed {
+        print_line(&format!("through relay {relay}: {}", pairs.join(", ")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -165,6 +165,7 @@ mod tests {
             age_s: 3.0,
             accuracy: Accuracy::default(),
             shared: Vec::new(),
+            relay: None,
         }
     }
 

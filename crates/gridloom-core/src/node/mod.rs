@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod client;
 mod client_with_agent;
+mod data_paths;
 mod link_measurement;
 mod log;
 pub mod message;

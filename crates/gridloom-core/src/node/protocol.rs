@@ -151,6 +151,8 @@ pub enum Input {
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
     /// Bytes of the store that are on disk now, by the client to whom the data belong. Durable data are left out.
     OnDisk { clients: Vec<(NodeId, u64)> },
+    /// Large data and probes from a peer arrive through this relay, or directly, from now on.
+    DataPath { from: NodeId, relay: Option<String> },
     /// A bandwidth probe arrived.
     ProbeArrived { from: NodeId, size_bytes: u64 },
     /// A timer fired.

@@ -23,6 +23,8 @@ pub(super) struct Connection {
     pub(super) dial: Option<u64>,
     /// The direct address that was dialled.
     pub(super) dialled: Option<SocketAddr>,
+    /// The relay through which the peer has opened it.
+    pub(super) relay: Option<String>,
     pub(super) deadline: Time,
     /// True if epoll reports when the socket can be written.
     pub(super) watches_writing: bool,

@@ -38,7 +38,7 @@ use crate::transport::handshake::{
     refusal, wire_version,
 };
 use crate::transport::host::HostSockets;
-use crate::transport::notice::{Inbox, Link};
+use crate::transport::notice::{BulkConnection, Inbox, Link};
 use crate::transport::reach::Unreachable;
 use crate::transport::stream::{Listener, Stream};
 use crate::transport::tls::{TlsStream, is_certificate_refusal, is_violation};
@@ -67,7 +67,7 @@ pub(super) enum ConnectionUpdate {
     /// The control connection is down.
     Down(Link),
     /// A connection that a peer dialled for bulk data.
-    Bulk(TlsStream<TcpStream>, Box<Hello>, Purpose),
+    Bulk(BulkConnection, Box<Hello>, Purpose),
 }
 
 /// The connections of a node.
@@ -221,7 +221,7 @@ impl Connections {
             let Some(listener) = &self.listener else { return };
             let done = match listener.accept() {
                 Ok(None) => return,
-                Ok(Some(stream)) => self.begin_accepted(stream, now),
+                Ok(Some(stream)) => self.begin_accepted(stream, None, now),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
                 Err(error) => Err(error),
             };
@@ -242,9 +242,9 @@ impl Connections {
         self.accept_later(now);
     }
 
-    /// Takes a connection that another node has opened through a relay.
-    pub(super) fn accept_relayed(&mut self, stream: TcpStream, now: Time) {
-        let begun = Stream::from_std(stream).and_then(|stream| self.begin_accepted(stream, now));
+    /// Takes a connection that another node has opened through this relay.
+    pub(super) fn accept_relayed(&mut self, stream: TcpStream, relay: String, now: Time) {
+        let begun = Stream::from_std(stream).and_then(|stream| self.begin_accepted(stream, Some(relay), now));
         if let Err(error) = begun {
             self.log(warning("a connection through a relay could not be accepted").why(error));
         } else if self.open.half_open.len() > HANDSHAKES_MAX {
@@ -253,13 +253,13 @@ impl Connections {
     }
 
     /// Begins the handshake on a connection that another node has opened.
-    fn begin_accepted(&mut self, stream: Stream, now: Time) -> io::Result<()> {
+    fn begin_accepted(&mut self, stream: Stream, relay: Option<String>, now: Time) -> io::Result<()> {
         let handshake = Handshake::accept(self.credentials.clone(), self.own.clone())?;
         let is_near = matches!(stream, Stream::Unix(_));
         let stream = TlsStream::accept(DelayedStream::new(stream), &self.credentials.tls)?;
         let stream = if is_near { stream.encrypts_only_handshake() } else { stream };
         let (token, deadline) = (self.next_token, now + HANDSHAKE_NS_MAX);
-        self.add(stream, Stage::Handshaking, handshake, None, deadline)?;
+        self.add(stream, Stage::Handshaking, handshake, None, deadline)?.relay = relay;
         self.open.half_open.insert(token);
         Ok(())
     }
@@ -335,8 +335,8 @@ impl Connections {
         self.check_at = self.check_at.min(deadline);
         let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
-        let dialled = None;
-        let contact = Connection { channel, stage, handshake, dial, dialled, deadline, watches_writing: true };
+        let (dialled, relay) = (None, None);
+        let contact = Connection { channel, stage, handshake, dial, dialled, relay, deadline, watches_writing: true };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -582,15 +582,15 @@ impl Connections {
     /// Hands over a connection that turned out to be for bulk data.
     pub(super) fn hand_over(&mut self, token: usize, hello: Hello, purpose: Purpose) {
         let Some(contact) = self.forget(token) else { return };
-        let mut tcp = None;
+        let (mut tcp, relay) = (None, contact.relay);
         let stream = contact.channel.into_stream().map(|stream| match stream.into_inner() {
             Stream::Tcp(stream) => tcp = Some(stream.into()),
             Stream::Unix(_) => {}
         });
         match tcp {
             Some(tcp) => {
-                let stream = stream.map(|()| tcp);
-                self.news.push_back(ConnectionUpdate::Bulk(stream, Box::new(hello), purpose))
+                let bulk = BulkConnection { socket: stream.map(|()| tcp), relay };
+                self.news.push_back(ConnectionUpdate::Bulk(bulk, Box::new(hello), purpose))
             }
             None => {
                 self.log(

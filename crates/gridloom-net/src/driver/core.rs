@@ -196,8 +196,8 @@ impl Core {
                         self.revocations.forget(link.peer);
                         self.streams.peer_down(link);
                     }
-                    contacts::ConnectionUpdate::Bulk(socket, hello, purpose) => {
-                        self.streams.take_bulk(socket, *hello, purpose)
+                    contacts::ConnectionUpdate::Bulk(bulk, hello, purpose) => {
+                        self.streams.take_bulk(bulk, *hello, purpose)
                     }
                 }
             } else if let Some(news) = self.streams.take_update() {
@@ -355,7 +355,9 @@ impl Core {
                 Notice::Relayed { dial, path, outcome } => {
                     self.contacts.relayed(dial, &path, outcome, self.clock.now());
                 }
-                Notice::RelayedPeer { stream } => self.contacts.accept_relayed(stream, self.clock.now()),
+                Notice::RelayedPeer { stream, relay } => {
+                    self.contacts.accept_relayed(stream, relay, self.clock.now());
+                }
                 Notice::Registration { relay, outcome } => self.on_registration(relay, outcome),
                 Notice::Mapped { number, outcome } => {
                     self.mappings.ended(number);

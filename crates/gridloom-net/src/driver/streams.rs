@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{io, net, thread};
+use std::{io, thread};
 
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, Meta, NodeId};
@@ -32,13 +32,13 @@ use crate::transport::emulated_sites::EmulatedLinks;
 use crate::transport::handshake::{HANDSHAKE_NS_MAX, Hello, Pass, Purpose, wire_version};
 use crate::transport::host::{HostSockets, SocketFile};
 use crate::transport::lanes::Lanes;
-use crate::transport::notice::{CorruptedPart, Inbox, Link, Notice, StreamOutcome};
+use crate::transport::notice::{BulkConnection, CorruptedPart, Inbox, Link, Notice, StreamOutcome};
 use crate::transport::outgoing::OutgoingLane;
 use crate::transport::reach::Unreachable;
 use crate::transport::sender::{Destination, Paths, dial_bulk};
 use crate::transport::shared::{Closer, Route, prepare_blocking};
 use crate::transport::stripes::Stripes;
-use crate::transport::tls::{CORRUPTED, TlsStream};
+use crate::transport::tls::CORRUPTED;
 use crate::transport::{ACKNOWLEDGE_EVERY, CORRUPTED_IN_A_ROW_MAX, Cargo, PARTIALLY_HELD_MAX, WorldMessage};
 
 /// Selects a lane and starts it if needed.
@@ -257,7 +257,8 @@ impl Streams {
                 let _ = reply.send(self.admit_local(hello, stream));
             }
             Notice::LocalHandshakeEnded => self.handshakes -= 1,
-            Notice::Opened { link, stream, socket } => {
+            Notice::Opened { link, stream, bulk: BulkConnection { socket, relay } } => {
+                self.input(Input::DataPath { from: link.peer, relay });
                 self.receive_tcp(link, stream, socket.into());
             }
             Notice::Started { link, datum } => {
@@ -341,7 +342,8 @@ impl Streams {
     }
 
     /// Takes over a bulk connection that a peer has dialled.
-    pub(super) fn take_bulk(&mut self, mut socket: TlsStream<net::TcpStream>, hello: Hello, purpose: Purpose) {
+    pub(super) fn take_bulk(&mut self, bulk: BulkConnection, hello: Hello, purpose: Purpose) {
+        let BulkConnection { mut socket, relay } = bulk;
         let Some(peer) = self.peers.get_mut(&hello.node) else { return };
         if let Err(error) = prepare_blocking(socket.get()) {
             let link = peer.link;
@@ -357,6 +359,7 @@ impl Streams {
         }
         let link = peer.link;
         if let Some(stripes) = peer.add_stripe(hello.stream, hello.stripe, socket) {
+            self.input(Input::DataPath { from: link.peer, relay });
             self.receive_tcp(link, hello.stream, stripes);
         }
     }
@@ -370,7 +373,7 @@ impl Streams {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
             let to = Destination { peer: link.peer, address: &address, paths: Paths::All };
             inbox.post(match dial_bulk(to, (&credentials, &unreachable), &pass, own, until, |_| 1) {
-                Ok((socket, _)) => Notice::Opened { link, stream, socket },
+                Ok((bulk, _)) => Notice::Opened { link, stream, bulk },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended },
             });
         };

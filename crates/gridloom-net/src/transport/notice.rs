@@ -67,6 +67,14 @@ pub struct LocalAdmission {
     pub proof: [u8; 32],
 }
 
+/// A connection for bulk data.
+#[derive(Debug)]
+pub struct BulkConnection {
+    pub socket: TlsStream<TcpStream>,
+    /// The relay through which it leads.
+    pub relay: Option<String>,
+}
+
 /// A notice from a thread to the event loop.
 #[derive(Debug)]
 pub enum Notice {
@@ -74,8 +82,8 @@ pub enum Notice {
     Resolved { dial: u64, addresses: io::Result<Vec<SocketAddr>> },
     /// A connection through a relay, or why there is none.
     Relayed { dial: u64, path: RelayPath, outcome: io::Result<TcpStream> },
-    /// Another node has opened a connection to this one through a relay.
-    RelayedPeer { stream: TcpStream },
+    /// Another node has opened a connection to this one through that relay.
+    RelayedPeer { stream: TcpStream, relay: String },
     /// This node is registered with a relay, or why it is not.
     Registration { relay: String, outcome: Result<(), String> },
     /// A node of this host wants to pass shared memory.
@@ -90,7 +98,7 @@ pub enum Notice {
     /// A handshake on a local socket ended, whether it succeeded or failed.
     LocalHandshakeEnded,
     /// This node opened the bulk connection that the peer had asked for.
-    Opened { link: Link, stream: u64, socket: TlsStream<TcpStream> },
+    Opened { link: Link, stream: u64, bulk: BulkConnection },
     /// The first part of a datum was received; it can be forwarded while the rest arrives.
     Started { link: Link, datum: DatumId },
     /// A datum or probe was received completely.

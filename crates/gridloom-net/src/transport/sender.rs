@@ -21,7 +21,7 @@ use super::bulk::{digest_of_incoming, may_resume_at};
 use super::emulated_sites::share_memory;
 use super::handshake::{HANDSHAKE_NS_MAX, Handshake, HandshakeError, Hello, Pass, Purpose, Verdict, run_within};
 use super::local::{self, GrantHeader, send_grant};
-use super::notice::Notice;
+use super::notice::{BulkConnection, Notice};
 use super::paced::Pacer;
 use super::reach::Unreachable;
 use super::relay;
@@ -324,8 +324,9 @@ impl Thread {
             let dialling: Vec<_> = (1..of).map(dial).collect();
             dialling.into_iter().map(|one| one.join().expect("it does not panic")).collect::<Vec<_>>()
         });
-        let further = further.into_iter().map(|one| Ok(one?.0));
-        let sockets = [Ok(first)].into_iter().chain(further).collect::<io::Result<Vec<TlsStream<TcpStream>>>>()?;
+        let further = further.into_iter().map(|one| Ok(one?.0.socket));
+        let sockets =
+            [Ok(first.socket)].into_iter().chain(further).collect::<io::Result<Vec<TlsStream<TcpStream>>>>()?;
         Ok(Stripes::new(sockets))
     }
 
@@ -397,7 +398,7 @@ pub fn dial_bulk(
     mut own: Hello,
     until: Instant,
     of: impl Fn(&TcpStream) -> u8,
-) -> io::Result<(TlsStream<TcpStream>, u8)> {
+) -> io::Result<(BulkConnection, u8)> {
     own.pass = Some(pass.of(own.node, own.purpose, own.stream));
     let NodeAddress { direct, relayed } = to.address.parse().map_err(io::Error::other)?;
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
@@ -445,7 +446,7 @@ pub fn dial_bulk(
                 unreachable.remove(&address);
             }
             match dialled.and_then(|socket| greet(socket, &address.into())) {
-                Ok(stream) => return Ok(stream),
+                Ok((socket, of)) => return Ok((BulkConnection { socket, relay: None }, of)),
                 Err(error) => failed = error,
             }
         }
@@ -453,7 +454,7 @@ pub fn dial_bulk(
     if to.paths != Paths::Direct {
         for path in &relayed {
             match relay::dial::connect(path, credentials, left(until)?).and_then(|socket| greet(socket, &path.into())) {
-                Ok(stream) => return Ok(stream),
+                Ok((socket, of)) => return Ok((BulkConnection { socket, relay: Some(path.relay.clone()) }, of)),
                 Err(error) => failed = error,
             }
         }

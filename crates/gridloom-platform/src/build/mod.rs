@@ -22,6 +22,7 @@ pub(crate) mod zones;
 
 use crate::element::{Host, HostId, LOOPBACK, Link, LinkId, Sharing};
 use crate::error::{PlatformError, Position};
+use crate::firewall::Firewalls;
 use crate::platform::Platform;
 use crate::profile::Profile;
 use crate::route::net::{Net, Zone};
@@ -48,6 +49,7 @@ pub struct PlatformBuilder {
     pub(crate) host_points: Vec<PointId>,
     /// Positions of the hosts' definitions in the file; `place` is the position of the element that is being added.
     pub(crate) host_places: Vec<Position>,
+    pub(crate) firewalls: Firewalls,
     pub(crate) place: Position,
     pub(crate) zone_places: BTreeMap<ZoneId, Position>,
     /// The other direction of a split-duplex link.
@@ -111,6 +113,7 @@ impl PlatformBuilder {
             point_names: BTreeMap::from([(root.name.clone(), PointId(0))]),
             host_points: Vec::new(),
             host_places: Vec::new(),
+            firewalls: Firewalls::default(),
             place: (0, 0),
             zone_places: BTreeMap::new(),
             opposites: BTreeMap::new(),
@@ -223,6 +226,21 @@ impl PlatformBuilder {
         Ok(())
     }
 
+    /// Adds a firewall, through which hosts can connect to others, but others cannot connect to them. Data between two
+    /// firewalls pass through the relay of the receiver's.
+    ///
+    /// # Errors
+    /// One of the hosts is behind another firewall, or there are none.
+    pub fn add_firewall(&mut self, hosts: &[HostId], relay: HostId) -> Result<(), PlatformError> {
+        if hosts.is_empty() {
+            return Err(PlatformError::new("a firewall has at least one host"));
+        }
+        self.firewalls.add(hosts, relay).map_err(|taken| {
+            let name = &self.hosts[taken.0 as usize].name;
+            PlatformError::new(format!("host '{name}' is behind two firewalls"))
+        })
+    }
+
     pub fn set_property(&mut self, host: HostId, key: &str, value: &str) {
         self.hosts[host.0 as usize].properties.insert(key.to_owned(), value.to_owned());
     }
@@ -266,6 +284,11 @@ impl PlatformBuilder {
         if self.hosts.is_empty() {
             return Err(PlatformError::new("the platform has no host"));
         }
+        if let Some(relay) = self.firewalls.hidden_relay() {
+            let name = &self.hosts[relay.0 as usize].name;
+            let why = format!("the relay '{name}' is behind a firewall, so no host can connect to it");
+            return Err(PlatformError::new(why));
+        }
         let points = &self.net.points;
         for zone in &mut self.net.zones {
             if let Routing::Floyd(floyd) = &mut zone.routing {
@@ -287,6 +310,7 @@ impl PlatformBuilder {
             link_names: self.link_names,
             host_points: self.host_points,
             host_places: self.host_places,
+            firewalls: self.firewalls,
             file: String::new(),
             net: self.net,
             config: self.config,

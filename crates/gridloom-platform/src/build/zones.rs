@@ -121,6 +121,17 @@ impl PlatformBuilder {
         self.zone_places.get(&zone).copied().unwrap_or((0, 0))
     }
 
+    /// Returns the hosts in a zone at any depth, or the host itself.
+    pub(crate) fn hosts_in(&self, point: PointId) -> Vec<HostId> {
+        match self.net.point(point).kind {
+            PointKind::Host(host) => vec![host],
+            PointKind::Router => Vec::new(),
+            PointKind::Zone(zone) => {
+                self.net.zone(zone).members.iter().flat_map(|member| self.hosts_in(*member)).collect()
+            }
+        }
+    }
+
     /// True if two points are direct members of the same zone.
     pub(crate) fn share_zone(&self, one: PointId, other: PointId) -> bool {
         self.net.point(one).zone == self.net.point(other).zone

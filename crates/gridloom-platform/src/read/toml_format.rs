@@ -38,6 +38,10 @@
 //! links = ["uplink:up"]
 //! symmetrical = true                # default
 //!
+//! [[firewall]]                      # hosts to which only the hosts of the same firewall can connect
+//! hosts = ["c"]                     # hosts, clusters or stars; names or patterns such as "node-[0-9]"
+//! relay = "gate"                    # the host through which they are reached from behind other firewalls
+//!
 //! [[profile]]                       # how a quantity changes over time
 //! host = "laptop"                   # or link = "uplink"
 //! kind = "speed"                    # speed, bandwidth, latency or state
@@ -83,7 +87,9 @@ struct TomlReader {
 
 impl TomlReader {
     fn read(&mut self, root: Table<'_>, load: &mut FileReader<'_>) -> Result<(), PlatformError> {
-        root.allow(&["routing", "host", "router", "link", "cluster", "star", "route", "connect", "profile", "config"])?;
+        root.allow(&[
+            "routing", "host", "router", "link", "cluster", "star", "route", "connect", "firewall", "profile", "config",
+        ])?;
         if let Some(value) = root.get("config") {
             for (key, setting) in value.table("config")?.entries() {
                 let result = self.builder.set_config(key, &setting.scalar()?);
@@ -116,6 +122,9 @@ impl TomlReader {
         }
         for route in root.tables("route")?.into_iter().chain(root.tables("connect")?) {
             self.route(route)?;
+        }
+        for firewall in root.tables("firewall")? {
+            self.firewall(firewall)?;
         }
         for table in root.tables("profile")? {
             self.profile(table, load)?;
@@ -265,6 +274,21 @@ impl TomlReader {
         let gateway = |end: &PointId| self.gateways.get(end).copied();
         let spec = RouteSpec { src, dst, gateway_src: gateway(&src), gateway_dst: gateway(&dst), links, symmetrical };
         route.located(self.builder.add_route_in(ROOT, spec))
+    }
+
+    fn firewall(&mut self, table: Table<'_>) -> Result<(), PlatformError> {
+        table.allow(&["hosts", "relay"])?;
+        let mut hosts = Vec::new();
+        for (pattern, value) in table.need("hosts")?.texts()? {
+            for (_, name) in expand(pattern).map_err(|why| value.error(why))? {
+                let found = self.builder.find_point("host, cluster or star", &name);
+                let found = found.map_err(|error| value.error(error.message))?;
+                hosts.extend(self.builder.hosts_in(found));
+            }
+        }
+        let relay = table.need("relay")?;
+        let host = self.builder.find_host(relay.text()?).map_err(|error| relay.error(error.message))?;
+        table.located(self.builder.add_firewall(&hosts, host))
     }
 
     fn profile(&mut self, table: Table<'_>, load: &mut FileReader<'_>) -> Result<(), PlatformError> {

@@ -102,6 +102,9 @@ impl Connections {
             let SimNode { role, name, origin, .. } = nodes.node(peer);
             let (role, name, origin) = (*role, name.clone(), origin.clone());
             kernel.deliver(node, Input::PeerUp { peer, role, name, origin, address, version: VERSIONS.1 });
+            if let Some(relay) = routes.relay((nodes.node(peer).host, nodes.node(node).host)) {
+                kernel.deliver(node, Input::DataPath { from: peer, relay: Some(relay.to_owned()) });
+            }
         }
     }
 

@@ -107,6 +107,12 @@ impl Paths {
         }
     }
 
+    /// Returns the name of the relay between two hosts, if there is one.
+    pub(super) fn relay(&self, src: HostId, dst: HostId) -> Option<&str> {
+        let relay = self.platform.relay(src, dst)?;
+        Some(&self.platform.hosts()[relay.0 as usize].name)
+    }
+
     /// Returns the path, or the reason why there is none.
     pub(super) fn path(&mut self, src: HostId, dst: HostId) -> Result<Arc<Path>, String> {
         if let Some(known) = self.known.get(&(src, dst)) {

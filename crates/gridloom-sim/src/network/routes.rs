@@ -58,6 +58,11 @@ impl Routes {
         self.paths.path(from, to)
     }
 
+    /// Returns the name of the relay on a route, if there is one.
+    pub(crate) fn relay(&self, (from, to): Route) -> Option<&str> {
+        self.paths.relay(from, to)
+    }
+
     /// Returns the path of a route on which there is, or was, a connection.
     pub(crate) fn path(&mut self, way: Route) -> Arc<Path> {
         self.between(way).expect("a connection is made only if there are routes in both directions")

@@ -21,6 +21,7 @@ mod processes;
 mod profiles;
 mod quotas;
 mod recovery;
+mod relayed;
 mod replay;
 mod rules;
 mod scripted;

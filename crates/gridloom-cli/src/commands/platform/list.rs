@@ -29,6 +29,7 @@ pub fn text(platform: &Platform, is_all: bool) -> String {
     links(&mut out, platform, &cables, most);
     zones(&mut out, platform, &outline, 0);
     routes(&mut out, platform, &outline, most);
+    firewalls(&mut out, platform);
     if let Some(ignored) = gridloom::ignored_text(platform) {
         let _ = writeln!(out, "ignored {ignored}");
     }
@@ -114,6 +115,18 @@ fn zones(out: &mut String, platform: &Platform, outline: &Outline, depth: usize)
         if let Member::Zone(zone) = member {
             zones(out, platform, zone, inner);
         }
+    }
+}
+
+fn firewalls(out: &mut String, platform: &Platform) {
+    let name = |host: &HostId| platform.hosts()[host.0 as usize].name.as_str();
+    for (relay, hosts) in platform.firewalls() {
+        let names: Vec<&str> = hosts.iter().map(name).collect();
+        let named = match names.len() <= NAMED_MAX {
+            true => names.join(", "),
+            false => format!("{} ({})", from_to(names.iter().copied()), counted(names.len(), "host")),
+        };
+        let _ = writeln!(out, "firewall {named}  reached through relay {}", name(&relay));
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths::{Pair, Paths};
 use super::registry::{Reach, Registered, Registry};
+use super::relays::Relays;
 use super::send;
 use super::turns::{Nic, Pair as Prober, Turns};
 use crate::node::AgentTimer;
@@ -32,12 +33,13 @@ pub(super) struct HostLinks {
     /// Turns to measure links.
     turns: Turns,
     paths: Paths,
+    relays: Relays,
 }
 
 impl Default for HostLinks {
     fn default() -> HostLinks {
-        let (models, turns, paths) = Default::default();
-        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), turns, paths }
+        let (models, turns, paths, relays) = Default::default();
+        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), turns, paths, relays }
     }
 }
 
@@ -53,17 +55,30 @@ impl HostLinks {
         self.paths.awaited(now)
     }
 
-    pub(super) fn reports(&self, now: Time) -> Vec<LinkReport> {
-        self.models.report(now, |place| place.clone())
+    pub(super) fn reports(&self, now: Time, servers: &Registry) -> Vec<LinkReport> {
+        let mut relays: BTreeMap<Pair, String> = BTreeMap::new();
+        for (relay, pairs, _) in self.relays.all() {
+            relays.extend(places_of(pairs, servers).map(|pair| (pair, relay.to_string())));
+        }
+        let mut reports = self.models.report(now, |place| place.clone());
+        for report in &mut reports {
+            report.relay = relays.get(&(report.from.clone(), report.to.clone())).cloned();
+        }
+        reports
     }
 
     /// Returns the bottlenecks that links between nodes at these places share, by index.
-    pub(super) fn bottlenecks(&self, places: impl Iterator<Item = String>) -> Vec<Bottleneck<usize>> {
+    pub(super) fn bottlenecks(
+        &self,
+        places: impl Iterator<Item = String>,
+        servers: &Registry,
+    ) -> Vec<Bottleneck<usize>> {
         let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         places.enumerate().for_each(|(index, place)| at.entry(place).or_default().push(index));
         let mut found = self.models.bottlenecks();
         found.extend(self.models.inter_site_paths(|place| at.contains_key(place)));
         found.extend(self.shared_nics(&at));
+        found.extend(self.shared_relays(servers));
         let numbered = found.into_iter().map(|one| {
             let indices = |place: &String| at.get(place).into_iter().flatten().copied();
             let of_pair = |(from, to): &(String, String)| {
@@ -93,7 +108,33 @@ impl HostLinks {
         cards.collect()
     }
 
+    /// Returns the relays. Each is assumed to be as fast as the fastest link through it, or as all transfers together that it
+    /// was seen to carry at one time.
+    fn shared_relays(&self, servers: &Registry) -> impl Iterator<Item = Bottleneck<String>> {
+        self.relays.all().filter_map(|(_, pairs, observed)| {
+            let pairs: BTreeSet<Pair> = places_of(pairs, servers).collect();
+            let known = pairs.iter().filter_map(|(from, to)| Some(self.models.of(from, to)?.estimate()?.bandwidth));
+            let bandwidth = known.fold(observed, f64::max);
+            (bandwidth > 0.0).then(|| Bottleneck { pairs: pairs.into_iter().collect(), bandwidth })
+        })
+    }
+
     // ---- measurements and transfers
+
+    /// Records the path of data from one node to another: through a relay, or direct.
+    pub(super) fn set_path(&mut self, pair: (NodeId, NodeId), relay: Option<String>) {
+        self.relays.set_path(pair, relay);
+    }
+
+    /// Learns how fast a relay is, if the transfer passed through one.
+    pub(super) fn add_relayed_transfer(&mut self, seen: &CompletedTransfer<NodeId>) {
+        self.relays.add_transfer(seen);
+    }
+
+    /// Forgets the paths from and to a node that is gone.
+    pub(super) fn forget_paths(&mut self, node: NodeId) {
+        self.relays.forget(node);
+    }
 
     /// Records a server's measurement of the link between two hosts. `moving` contains the pairs of hosts between which
     /// transfers may be in progress. Returns true if plans may depend on the link.
@@ -280,6 +321,12 @@ impl HostLinks {
     }
 }
 
+/// Returns the places of nodes, for pairs that are not on one host.
+fn places_of(pairs: BTreeSet<(NodeId, NodeId)>, servers: &Registry) -> impl Iterator<Item = Pair> {
+    let places = pairs.into_iter().map(|(from, to)| (servers.location(from), servers.location(to)));
+    places.filter(|(from, to)| from != to)
+}
+
 /// Returns the network interface of a node.
 fn nic(servers: &Registry, node: NodeId) -> Nic {
     servers.get(node).map_or(Nic::Client(node), |server| Nic::Host(server.host().to_string()))
@@ -288,7 +335,6 @@ fn nic(servers: &Registry, node: NodeId) -> Nic {
 /// Returns servers of these two hosts, the first of which has measured its link to the second.
 fn measured_between(servers: &Registry, (from, to): &Pair) -> Option<(NodeId, NodeId)> {
     servers
-        .iter()
-        .filter(|(_, server)| server.host() == from)
-        .find_map(|(node, server)| Some((node, server.measured_peers().find(|peer| servers.is_on_host(*peer, to))?)))
+        .all_on_host(from)
+        .find_map(|node| Some((node, servers.get(node)?.measured_peers().find(|peer| servers.is_on_host(*peer, to))?)))
 }

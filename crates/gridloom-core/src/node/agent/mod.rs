@@ -22,6 +22,7 @@ mod accounts;
 mod audit;
 mod backoff;
 mod batches;
+mod candidates;
 mod directory;
 mod explain;
 mod links;
@@ -35,6 +36,7 @@ mod plans;
 mod program_waits;
 mod registration;
 mod registry;
+mod relays;
 mod requests;
 mod settling;
 mod sources;
@@ -202,6 +204,7 @@ impl Agent {
         match message {
             LinkToAgent::LinkMeasured { to, link } => self.on_link_measured(now, (from, to), link, out),
             LinkToAgent::TransfersReceived { transfers } => self.on_transfers_received(now, from, &transfers, out),
+            LinkToAgent::DataPath { from: sender, relay } => self.links.set_path((sender, from), relay),
             LinkToAgent::LinkBroken { to } => self.registry.link_broken(from, to),
             LinkToAgent::RequestTurn { to } => self.links.turn_requested(now, &self.registry, (from, to), out),
             LinkToAgent::TurnOver { to } => self.links.turn_ended(now, &self.registry, (from, to), out),
@@ -236,20 +239,34 @@ impl Agent {
         self.plans.transfers().cloned().chain(shared).collect()
     }
 
-    fn on_transfers_received(&mut self, now: Time, to: NodeId, transfers: &[ReceivedTransfer], out: &mut Vec<Effect>) {
+    fn on_transfers_received(
+        &mut self,
+        now: Time,
+        receiver: NodeId,
+        transfers: &[ReceivedTransfer],
+        out: &mut Vec<Effect>,
+    ) {
         let is_known = |node: NodeId| self.registry.has(node) || self.directory.is_subscribed(node);
-        if !is_known(to) {
+        if !is_known(receiver) {
             return;
         }
         // Transfers from nodes that are gone are not stored.
         for one in transfers.iter().take(TRANSFERS_PER_REPORT).filter(|one| is_known(one.from)) {
-            let (from, to) = (self.registry.location(one.from), self.registry.location(to));
+            let (from, to) = (self.registry.location(one.from), self.registry.location(receiver));
             if one.duration_ns == 0 || one.size_bytes < LEARN_BYTES_MIN || from == to {
                 continue;
             }
             let end = now - one.age_ns;
             let start = end - one.duration_ns;
-            self.links.add_transfer(now, CompletedTransfer { from, to, size_bytes: one.size_bytes, start, end }, out);
+            let size_bytes = one.size_bytes;
+            self.links.add_relayed_transfer(&CompletedTransfer {
+                from: one.from,
+                to: receiver,
+                size_bytes,
+                start,
+                end,
+            });
+            self.links.add_transfer(now, CompletedTransfer { from, to, size_bytes, start, end }, out);
         }
     }
 
@@ -321,7 +338,7 @@ impl Agent {
             DirectoryToAgent::Records(records) => self.on_records(now, from, records, out),
             DirectoryToAgent::GetUsage(query) => self.on_usage_query(from, query, out),
             DirectoryToAgent::GetLinks => {
-                send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now) });
+                send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now, &self.registry) });
             }
         }
     }
@@ -567,6 +584,7 @@ impl Agent {
         let (names, grid) = self.names(now);
         names.node_lost(grid, node, why, out);
         self.registry.forget_links_to(node);
+        self.links.forget_paths(node);
         if let Some(server) = self.forget_server(node) {
             let line = LogLine::new(Level::Warning, Category::Agent, "lost a server");
             out.push(line.peer(server.name()).address(server.address()).why(why).into());
@@ -608,6 +626,7 @@ impl Machine for Agent {
             Input::DatumArrived { datum, .. } => out.push(Effect::DropDatum { datum }),
             Input::Timer(_)
             | Input::DialFailed { .. }
+            | Input::DataPath { .. }
             | Input::DatumBegun { .. }
             | Input::DatumBroken { .. }
             | Input::TaskEnded { .. }

@@ -21,6 +21,10 @@ const DIFFERENCES_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     servers: BTreeMap<NodeId, Registered>,
+    by_name: BTreeMap<String, NodeId>,
+    by_host: BTreeMap<String, BTreeSet<NodeId>>,
+    /// By [`Registered::number`].
+    by_number: BTreeMap<u64, NodeId>,
     /// The registered functions: signature, and number of servers that offer the function.
     functions: BTreeMap<String, (Signature, u32)>,
 }
@@ -155,7 +159,12 @@ impl Registry {
 
     /// Returns the first server on a host.
     pub(super) fn on_host(&self, host: &str) -> Option<NodeId> {
-        self.iter().find(|(_, server)| server.host() == host).map(|(node, _)| node)
+        self.all_on_host(host).next()
+    }
+
+    /// Returns all servers on a host.
+    pub(super) fn all_on_host(&self, host: &str) -> impl Iterator<Item = NodeId> {
+        self.by_host.get(host).into_iter().flatten().copied()
     }
 
     pub(super) fn is_on_host(&self, node: NodeId, host: &str) -> bool {
@@ -164,9 +173,8 @@ impl Registry {
 
     /// Returns the other servers that are registered with this address.
     pub(super) fn others_at(&self, address: &str, node: NodeId) -> Vec<NodeId> {
-        let is_same = |other: NodeId, server: &Registered| other != node && server.address() == address;
-        let others = self.iter().filter(|(other, server)| !address.is_empty() && is_same(*other, server));
-        others.map(|(other, _)| other).collect()
+        let is_same = |other: &NodeId| *other != node && self.servers[other].address() == address;
+        self.all_on_host(host_of(address)).filter(|other| !address.is_empty() && is_same(other)).collect()
     }
 
     /// Returns the signatures of all functions, ordered by name.
@@ -208,10 +216,9 @@ impl Registry {
     /// Returns the servers to which a new server measures its links. These are the servers that registered most recently,
     /// so that no server is probed by all others.
     pub(super) fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
-        let mut peers: Vec<(NodeId, &Registered)> = self.iter().filter(|(_, server)| !server.is_stateless()).collect();
-        peers.sort_by_key(|(_, server)| std::cmp::Reverse(server.number));
-        peers.truncate(PROBE_PEERS_MAX);
-        peers.into_iter().map(|(node, server)| (node, server.address().to_string())).collect()
+        let latest_first = self.by_number.values().rev().map(|node| (*node, &self.servers[node]));
+        let peers = latest_first.filter(|(_, server)| !server.is_stateless()).take(PROBE_PEERS_MAX);
+        peers.map(|(node, server)| (node, server.address().to_string())).collect()
     }
 
     /// Returns one warning for each server on which functions have different code.
@@ -261,8 +268,9 @@ impl Registry {
             )));
         }
         let others = || self.iter().filter(|(other, _)| *other != node && !before.contains(other));
-        if let Some((_, other)) = others().find(|(_, other)| other.name() == name) {
-            let address = other.address();
+        let namesake = self.by_name.get(name).filter(|other| **other != node && !before.contains(other));
+        if let Some(other) = namesake {
+            let address = self.servers[other].address();
             let why = format!("another server at {address} has the name '{name}'; choose another with --name");
             return Err(Refusal::temporary(why));
         }
@@ -303,13 +311,16 @@ impl Registry {
             registration,
             protocol,
             since: now,
-            number: self.servers.values().map(|server| server.number + 1).max().unwrap_or(0),
+            number: self.by_number.last_key_value().map_or(0, |(number, _)| number + 1),
             speed_flops: None,
             pace: 1.0,
             cannot_run: BTreeSet::new(),
             is_draining: false,
             links: BTreeMap::new(),
         };
+        self.by_name.insert(server.name().to_string(), node);
+        self.by_host.entry(server.host().to_string()).or_default().insert(node);
+        self.by_number.insert(server.number, node);
         let before = self.servers.insert(node, server);
         debug_assert!(before.is_none(), "{node} is registered already");
     }
@@ -317,6 +328,14 @@ impl Registry {
     /// Removes a server and its functions.
     pub(super) fn remove(&mut self, node: NodeId) -> Option<Registered> {
         let server = self.servers.remove(&node)?;
+        self.by_name.remove(server.name());
+        self.by_number.remove(&server.number);
+        if let Some(nodes) = self.by_host.get_mut(server.host()) {
+            nodes.remove(&node);
+            if nodes.is_empty() {
+                self.by_host.remove(server.host());
+            }
+        }
         for signature in &server.registration.functions {
             if let Some((_, count)) = self.functions.get_mut(&signature.name) {
                 *count -= 1;

@@ -6,10 +6,11 @@
 //! again. A turn that takes long no longer blocks others: either its link is slow and takes little of a network
 //! interface, or the node that has the turn is silent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::paths::{LinkState, NextStep, Pair as Hosts};
 use gridloom_base::{NodeId, Time};
+use gridloom_perf::Path;
 
 /// Nanoseconds after which a turn no longer blocks others.
 const TURN_NS_MAX: u64 = 1_000_000_000;
@@ -39,6 +40,36 @@ struct TurnInProgress {
     until: Time,
 }
 
+/// The turns in progress. A network interface sends at most one probe, and receives at most one.
+#[derive(Debug, Default)]
+struct TurnsInProgress {
+    turns: BTreeMap<Pair, TurnInProgress>,
+    sending: BTreeSet<Nic>,
+    receiving: BTreeSet<Nic>,
+    ends: BTreeSet<(Time, Pair)>,
+}
+
+impl TurnsInProgress {
+    fn insert(&mut self, pair: Pair, turn: TurnInProgress) {
+        self.sending.insert(turn.from.clone());
+        self.receiving.insert(turn.to.clone());
+        self.ends.insert((turn.until, pair));
+        self.turns.insert(pair, turn);
+    }
+
+    fn remove(&mut self, pair: &Pair) -> Option<TurnInProgress> {
+        let turn = self.turns.remove(pair)?;
+        self.sending.remove(&turn.from);
+        self.receiving.remove(&turn.to);
+        self.ends.remove(&(turn.until, *pair));
+        Some(turn)
+    }
+
+    fn use_either(&self, from: &Nic, to: &Nic) -> bool {
+        self.sending.contains(from) || self.receiving.contains(to)
+    }
+}
+
 /// The requests for turns, and the turns in progress.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -46,7 +77,7 @@ pub(super) struct Turns {
     outward: BTreeMap<Nic, BTreeMap<u64, Pair>>,
     inward: BTreeMap<Nic, BTreeMap<u64, Pair>>,
     waiting: BTreeMap<Pair, (u64, Nic, Nic)>,
-    in_progress: BTreeMap<Pair, TurnInProgress>,
+    in_progress: TurnsInProgress,
     measured: BTreeMap<(Nic, Nic), u32>,
     asked: u64,
 }
@@ -54,7 +85,7 @@ pub(super) struct Turns {
 impl Turns {
     /// Adds a request, unless the pair waits or has its turn already.
     pub(super) fn request(&mut self, pair: Pair, from: Nic, to: Nic) {
-        if self.waiting.contains_key(&pair) || self.in_progress.contains_key(&pair) {
+        if self.waiting.contains_key(&pair) || self.in_progress.turns.contains_key(&pair) {
             return;
         }
         let number = self.asked;
@@ -122,6 +153,10 @@ impl Turns {
         // Links on a path between sites are first, since other links wait for that path.
         candidates.sort_unstable_by_key(|(number, pair, standing)| (standing.path.is_none(), *number, *pair));
         candidates.dedup();
+        let has_paths = candidates.first().is_some_and(|(.., standing)| standing.path.is_some());
+        let in_progress = self.in_progress.turns.values().filter(|_| has_paths);
+        let mut used_paths: BTreeSet<Path> =
+            in_progress.filter_map(|held| between(&held.from, &held.to).path).collect();
         let mut granted = Vec::new();
         for (_, pair, standing) in candidates {
             let (_, from, to) = &self.waiting[&pair];
@@ -130,11 +165,10 @@ impl Turns {
                 granted.push((pair, false));
                 continue;
             }
-            let is_beside = |held: &TurnInProgress| {
-                let on_same_way = || standing.path.is_some() && between(&held.from, &held.to).path == standing.path;
-                held.from == *from || held.to == *to || on_same_way()
-            };
-            if standing.next == NextStep::Measure && !self.in_progress.values().any(is_beside) {
+            let is_free =
+                !self.in_progress.use_either(from, to) && standing.path.is_none_or(|path| !used_paths.contains(&path));
+            if standing.next == NextStep::Measure && is_free {
+                used_paths.extend(standing.path);
                 let (from, to) = self.withdraw(pair).expect("it waits");
                 self.in_progress.insert(pair, TurnInProgress { from, to, until: now + TURN_NS_MAX });
                 granted.push((pair, true));
@@ -151,7 +185,7 @@ impl Turns {
 
     /// Counts a measurement by a server, if that has its turn.
     pub(super) fn count_measurement(&mut self, pair: Pair) {
-        if let Some(TurnInProgress { from, to, .. }) = self.in_progress.get(&pair) {
+        if let Some(TurnInProgress { from, to, .. }) = self.in_progress.turns.get(&pair) {
             let count = self.measured.entry((from.clone(), to.clone())).or_default();
             *count = count.saturating_add(1);
         }
@@ -169,17 +203,20 @@ impl Turns {
         let is_its = |pair: &&Pair| pair.prober == node || pair.peer == node;
         let waiting: Vec<Pair> = self.waiting.keys().filter(is_its).copied().collect();
         waiting.into_iter().for_each(|pair| _ = self.withdraw(pair));
-        self.in_progress.keys().filter(is_its).copied().collect()
+        self.in_progress.turns.keys().filter(is_its).copied().collect()
     }
 
     /// Returns the pairs whose turn has taken too long.
     pub(super) fn overdue(&self, now: Time) -> Vec<Pair> {
-        self.in_progress.iter().filter(|(_, held)| held.until <= now).map(|(pair, _)| *pair).collect()
+        let mut overdue: Vec<Pair> =
+            self.in_progress.ends.iter().take_while(|(until, _)| *until <= now).map(|(_, pair)| *pair).collect();
+        overdue.sort_unstable();
+        overdue
     }
 
     /// Returns the time at which the first current turn no longer blocks others.
     pub(super) fn due(&self) -> Option<Time> {
-        self.in_progress.values().map(|held| held.until).min()
+        self.in_progress.ends.first().map(|(until, _)| *until)
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -222,7 +259,7 @@ mod tests {
         assert_eq!(turns.grant(Time(0), &host("b"), &host("a"), alone), [(pair(2, 1), true)]);
         turns.in_progress.remove(&pair(1, 2));
         assert_eq!(turns.grant(Time(1), &host("a"), &host("b"), alone), [(pair(1, 3), true), (pair(4, 2), true)]);
-        assert_eq!((turns.waiting.len(), turns.in_progress.len()), (0, 4));
+        assert_eq!((turns.waiting.len(), turns.in_progress.turns.len()), (0, 4));
     }
 
     #[test]
@@ -245,7 +282,7 @@ mod tests {
             }
         };
         assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Wait)), [(pair(1, 2), true)]);
-        turns.in_progress.clear();
+        turns.in_progress = TurnsInProgress::default();
         assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [(pair(1, 3), true), (pair(4, 2), true)]);
         assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), []);
         turns.in_progress.remove(&pair(1, 3));

@@ -34,6 +34,9 @@ impl<'a> GridKnowledge<'a> {
         let without = request.map_or(&[][..], |(request, _)| &request.excluded_servers);
         let mut servers: Vec<(NodeId, &Registered)> =
             self.servers.iter().filter(|(node, _)| !without.contains(node)).collect();
+        if let Some((request, _)) = request {
+            servers = self.candidates(now, request, servers);
+        }
         servers.sort_by(|a, b| a.1.name().cmp(b.1.name()));
         let speeds = self.servers.speeds();
         let better_elsewhere = self.servers.runnable_elsewhere();
@@ -112,7 +115,7 @@ impl<'a> GridKnowledge<'a> {
         };
         grid.client_links = hosts.iter().zip(&numbers).map(of_client).collect();
         let nodes = servers.iter().map(|(node, _)| *node).chain([request.group.client]);
-        grid.bottlenecks = self.links.bottlenecks(nodes.map(|node| self.servers.location(node)));
+        grid.bottlenecks = self.links.bottlenecks(nodes.map(|node| self.servers.location(node)), self.servers);
     }
 
     /// Returns the estimates of all links for a request. `client` is the client's location.

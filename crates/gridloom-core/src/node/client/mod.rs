@@ -356,6 +356,7 @@ impl Machine for Client {
             Input::DatumBroken { from, datum, no_memory, why } => {
                 self.on_broken(now, from, datum, (no_memory, &why), out);
             }
+            Input::DataPath { from, relay } => self.links.set_path(from, relay, self.contacts.agent(), out),
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Client(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_)

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::member::Members;
 use crate::node::ClientTimer;
+use crate::node::data_paths::DataPaths;
 use crate::node::link_measurement::LinkMeasurement;
 use crate::node::message::{LinkToAgent, TransferReport};
 use crate::node::protocol::{Effect, Role};
@@ -36,6 +37,7 @@ pub(super) struct OwnLinks {
     received: UnreportedTransfers,
     /// True if transfers wait to be learned from.
     is_settling: bool,
+    paths: DataPaths,
 }
 
 impl OwnLinks {
@@ -51,6 +53,7 @@ impl OwnLinks {
             learned: Links::default(),
             received: UnreportedTransfers::default(),
             is_settling: false,
+            paths: DataPaths::default(),
         }
     }
 
@@ -180,6 +183,23 @@ impl OwnLinks {
                 });
             }
         }
+    }
+
+    /// Records the path over which a server's data arrive, and reports it to the agent.
+    pub(super) fn set_path(
+        &mut self,
+        from: NodeId,
+        relay: Option<String>,
+        agent: Option<NodeId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let report = self.paths.set(from, relay).zip(agent);
+        out.extend(report.map(|(path, to)| Effect::Send { to, message: path.into() }));
+    }
+
+    /// Reports all paths through relays to an agent that does not know them.
+    pub(super) fn report_paths(&self, to: NodeId, out: &mut Vec<Effect>) {
+        out.extend(self.paths.reports().map(|path| Effect::Send { to, message: path.into() }));
     }
 
     // ---- learning

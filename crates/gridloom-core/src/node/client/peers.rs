@@ -27,6 +27,7 @@ impl Client {
             self.quiet.agent_up();
             let known = self.directory.grid.servers.iter().map(|server| server.node).collect();
             self.contacts.agent_up(now, peer, known, out);
+            self.links.report_paths(peer, out);
             self.names_agent_up(now, out);
             return;
         }

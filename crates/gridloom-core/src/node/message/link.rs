@@ -49,6 +49,8 @@ pub enum LinkToAgent {
     LinksDone,
     /// Transfers to the sender since its last report: at most [`gridloom_base::limits::TRANSFERS_PER_REPORT`], the largest ones.
     TransfersReceived { transfers: Vec<ReceivedTransfer> },
+    /// Data from that node reach the sender through this relay, or directly from now on.
+    DataPath { from: NodeId, relay: Option<String> },
 }
 
 /// A transfer as measured by its receiver, for the models of links.

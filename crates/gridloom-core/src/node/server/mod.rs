@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 use crate::data::Requester;
 use crate::member::Members;
+use crate::node::data_paths::DataPaths;
 use crate::node::message::{
     AuditEvent, CatalogMessage, DamagedVersion, DataMessage, DirectoryMessage, DirectoryToAgent, DirectoryToClient,
     DirectoryToServer, LinkMessage, LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient,
@@ -111,6 +112,7 @@ pub struct Server {
     rules: KnownRules,
     registering: RegistrationState,
     links: Links,
+    paths: DataPaths,
     admission: Admission,
     learning: Learning,
     reports: Reports,
@@ -145,6 +147,7 @@ impl Server {
             rules: KnownRules::default(),
             registering: RegistrationState::new(config.clone()),
             links: Links::new(config.clone()),
+            paths: DataPaths::default(),
             admission: Admission::new(config.clone()),
             learning: Learning::new(&config),
             reports: Reports::default(),
@@ -297,6 +300,7 @@ impl Server {
                     self.report_accounts(now, out);
                 }
                 self.report_shared(now, from, out);
+                self.paths.reports().for_each(|path| self.registering.notify(path, out));
                 let news = self.links.registered(from, peers, &self.members, out);
                 self.send_link_report(news, out);
             }
@@ -499,6 +503,11 @@ impl Machine for Server {
             }
             Input::MadeDurable { datum, outcome } => self.made_durable(now, datum, outcome, out),
             Input::OnDisk { clients } => self.admission.set_on_disk(clients),
+            Input::DataPath { from, relay } => {
+                if let Some(path) = self.paths.set(from, relay) {
+                    self.registering.notify(path, out);
+                }
+            }
             Input::ProbeArrived { from, size_bytes } => send(out, from, LinkToProber::ProbeArrived { size_bytes }),
             Input::Timer(Timer::Server(timer)) => self.on_timer(now, timer, out),
             Input::Timer(_) | Input::Mapped { .. } => {}

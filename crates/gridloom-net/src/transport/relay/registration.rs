@@ -196,7 +196,7 @@ impl Shared {
             let accepted = accept(&shared.relay, &shared.credentials, token, SET_UP_TIME);
             shared.accepting.fetch_sub(1, Ordering::Relaxed);
             if let Ok(stream) = accepted {
-                shared.inbox.post(Notice::RelayedPeer { stream });
+                shared.inbox.post(Notice::RelayedPeer { stream, relay: shared.relay.clone() });
             }
         };
         let thread = thread::Builder::new().name("relayed".into()).stack_size(STACK_BYTES * 4);

@@ -181,6 +181,7 @@ pub fn short(input: &Input) -> String {
         Input::DatumArrived { datum, .. } => format!("d{}", datum.serial),
         Input::DatumBroken { .. } => "broken".into(),
         Input::ProbeArrived { .. } => "probe".into(),
+        Input::DataPath { .. } => "path".into(),
         Input::Timer(Timer::Numbered(number)) => format!("timer {number}"),
         Input::Timer(timer) => format!("{timer:?}"),
         Input::TaskEnded { task, .. } => format!("t{}", task.serial),
