@@ -77,6 +77,7 @@ fn server() -> Server {
         memory_bytes: 1 << 12,
         data_max: 16,
         slowdown: 1.0,
+        separation: Default::default(),
         functions: functions(),
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),

@@ -25,6 +25,11 @@ pub struct Origin {
 /// The module of the functions that run code of the program, with the slash.
 pub(crate) const CODE_MODULE: &str = "python/";
 
+/// True if a function, `module/function`, runs code that its program sends.
+pub fn is_sent_code(function: &str) -> bool {
+    function.starts_with(CODE_MODULE)
+}
+
 impl Default for Origin {
     /// A user without a name, who may call every function.
     fn default() -> Origin {

@@ -208,7 +208,8 @@ fn null_function() -> JobsConfig {
         pass_env: Vec::new(),
         run_as: None,
         slowdown: 1.0,
-        worker_memory_bytes: None,
+        limits: Default::default(),
+        separation: Default::default(),
         worker_group: None,
         confinement: None,
     }

@@ -12,6 +12,7 @@ use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_name
 use gridloom_base::Fnv;
 use gridloom_base::address::NodeAddress;
 use gridloom_base::size::parse_size;
+use gridloom_core::exec::Separation;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
@@ -19,7 +20,7 @@ use gridloom_keys::GRID_VARIABLE;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
 use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys, host_name};
-use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
+use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, WorkerLimits, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use gridloom_resources::text_file::check_regular;
@@ -129,6 +130,10 @@ pub struct ServerOptions {
     /// A worker that exceeds the limit is killed, and its call fails [default: none]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     worker_memory: Option<u64>,
+    /// Run each user's calls in workers of their own. Without this option, this applies to functions that programs send
+    /// (--run-code), and calls of different users of the offered functions share workers
+    #[arg(long)]
+    separate_users: bool,
     /// Folder for data that do not fit into memory
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
@@ -357,6 +362,10 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         }
     };
     let confinement = confinement(&options, &offer, functions_keys.as_ref(), run_as.as_ref())?;
+    let separation = match options.server.separate_users {
+        true => Separation::AllFunctions,
+        false => Separation::SentCode,
+    };
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,
@@ -370,7 +379,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         pass_env: options.server.env.clone(),
         run_as,
         slowdown: options.server.slowdown,
-        worker_memory_bytes: options.server.worker_memory,
+        separation,
+        limits: WorkerLimits { memory_bytes: options.server.worker_memory },
         worker_group: options.server.worker_group,
         confinement,
     };
@@ -406,6 +416,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             memory_bytes,
             data_max,
             slowdown: options.server.slowdown,
+            separation,
             functions,
             code_hashes: codes,
             models: models.clone(),

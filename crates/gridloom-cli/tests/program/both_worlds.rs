@@ -138,7 +138,8 @@ impl World for Real {
             pass_env: Vec::new(),
             run_as: None,
             slowdown: 1.0,
-            worker_memory_bytes: None,
+            limits: Default::default(),
+            separation: Default::default(),
             worker_group: None,
             confinement: None,
         });
@@ -223,6 +224,7 @@ fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
                 memory_bytes,
                 data_max: u64::MAX,
                 slowdown: 1.0,
+                separation: Default::default(),
                 functions,
                 code_hashes: BTreeMap::new(),
                 models: BTreeMap::new(),

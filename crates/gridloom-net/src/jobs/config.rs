@@ -8,6 +8,7 @@ use std::process::Command;
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
 use gridloom_core::call::{Callback, TaskOutput};
+use gridloom_core::exec::Separation;
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
 
@@ -40,12 +41,21 @@ pub struct JobsConfig {
     pub run_as: Option<RunAs>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
-    /// Maximum private memory of a worker and the processes that it has started, in bytes.
-    pub worker_memory_bytes: Option<u64>,
+    /// The functions whose workers serve one user each.
+    pub separation: Separation,
+    /// What one worker may use.
+    pub limits: WorkerLimits,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
     /// How workers are confined; `None` if they are not.
     pub confinement: Option<Confinement>,
+}
+
+/// What one worker and the processes that it has started may use; `None` means no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorkerLimits {
+    /// Private memory in bytes.
+    pub memory_bytes: Option<u64>,
 }
 
 /// A Python interpreter, and its options.

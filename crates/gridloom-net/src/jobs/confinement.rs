@@ -6,6 +6,7 @@
 //! | landlock | open files other than those in [`PermittedFiles`] and in the scratch folder of their worker; trace processes outside of their worker; since Linux 6.12, send signals to them |
 //! | seccomp | make the system calls in [`system_calls`] |
 //! | `no_new_privs` | gain privileges by executing a program such as `sudo` |
+//! | namespaces, if root runs the server | use the shared memory of other workers ([`shared_memory`]) |
 //! | capabilities | as root: what root can do beyond [`CAPABILITIES`] |
 //!
 //! **Limits:** the network is not restricted, and neither are connections to unix sockets that have a path. The metadata
@@ -26,6 +27,7 @@ use super::scratch::Scratch;
 use crate::transport::host::HostSockets;
 
 mod landlock;
+mod shared_memory;
 mod system_calls;
 
 /// Environment variable that tells a worker that it is confined.
@@ -124,6 +126,7 @@ pub struct Confinement {
     abi: u32,
     files: PermittedFiles,
     filters: SystemCallFilters,
+    has_own_shared_memory: bool,
 }
 
 impl Confinement {
@@ -135,7 +138,8 @@ impl Confinement {
         let kernel = || rustix::system::uname().release().to_string_lossy().into_owned();
         let abi = supported(landlock::abi(), kernel)?;
         let no_filter = |error: seccompiler::BackendError| ConfinementError::NoFilter { why: error.to_string() };
-        Ok(Confinement { abi, files, filters: SystemCallFilters::compile().map_err(no_filter)? })
+        let filters = SystemCallFilters::compile().map_err(no_filter)?;
+        Ok(Confinement { abi, files, filters, has_own_shared_memory: shared_memory::can_separate() })
     }
 
     /// Returns the version of landlock that is used.
@@ -148,7 +152,13 @@ impl Confinement {
         self.abi >= ABI_WITH_SIGNALS
     }
 
-    /// Confines the process that the command will start, and creates its scratch folder for `owner`, a user and a group.
+    /// Reports whether the shared memory of each worker is its own.
+    pub fn has_own_shared_memory(&self) -> bool {
+        self.has_own_shared_memory
+    }
+
+    /// Confines the process that the command will start, and creates its scratch folder. The process runs as `owner`, a user
+    /// and a group.
     ///
     /// # Errors
     /// If the folder cannot be created, or the kernel has no memory. A permitted file that does not exist, or that this
@@ -174,8 +184,16 @@ impl Confinement {
         }
         command.env("TMPDIR", scratch.path()).env(CONFINED_VARIABLE, "1");
         let ruleset = self.ruleset(scratch.path(), program)?;
-        let filters = self.filters.clone();
+        let (filters, has_own_shared_memory) = (self.filters.clone(), self.has_own_shared_memory);
         let enter = move || {
+            if has_own_shared_memory {
+                shared_memory::separate()?;
+                // The rule of the folder does not apply to what is mounted over it.
+                ruleset.grant(Path::new(SHARED_MEMORY), Access::Write)?;
+            }
+            if let Some((user, group)) = owner {
+                become_user(user, group)?;
+            }
             rustix::thread::set_no_new_privs(true)?;
             drop_capabilities()?;
             ruleset.enter()?;
@@ -212,6 +230,15 @@ impl Confinement {
         }
         Ok(ruleset)
     }
+}
+
+/// Gives up root for another user, without further groups. Allocates nothing, so that it can be called between fork and exec.
+fn become_user(user: u32, group: u32) -> io::Result<()> {
+    let checked = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: no list of groups is read.
+    checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: these calls read no memory.
+    checked(unsafe { libc::setgid(group) }).and_then(|()| checked(unsafe { libc::setuid(user) }))
 }
 
 /// Drops all capabilities but [`CAPABILITIES`]. Without new privileges, a program that root executes does not get them
@@ -303,6 +330,22 @@ mod tests {
         assert!(!output.contains("secret\n") && !output.starts_with("secret"), "{output}");
         let restricts_signals = landlock::abi().is_ok_and(|abi| abi >= ABI_WITH_SIGNALS);
         assert_eq!(output.contains("no signal\n"), restricts_signals, "{output}");
+    }
+
+    #[test]
+    fn a_confined_process_has_shared_memory_of_its_own_if_root_starts_it() {
+        let path = Path::new(SHARED_MEMORY).join(format!("gridloom-test-{}", std::process::id()));
+        std::fs::write(&path, "of another worker").unwrap();
+        let script = format!("cat {0}; echo own > {0}-own && cat {0}-own", path.display());
+        let output = confined(&script);
+        std::fs::remove_file(&path).unwrap();
+        let Some(output) = output else { return };
+        assert!(output.contains("own\n"), "{output}");
+        let left = Path::new(&format!("{}-own", path.display())).to_path_buf();
+        let is_shared = left.exists();
+        let _ = std::fs::remove_file(&left);
+        assert_eq!(output.contains("of another worker"), !shared_memory::can_separate(), "{output}");
+        assert_eq!(is_shared, !shared_memory::can_separate());
     }
 
     #[test]

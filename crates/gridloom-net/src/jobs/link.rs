@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use gridloom_base::{DatumId, Meta, TaskError};
+use gridloom_core::exec::WorkerUse;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
@@ -172,6 +173,8 @@ pub(super) struct Worker {
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
     pub(super) kind: Kind,
+    /// The calls that it has run or has queued.
+    pub(super) used: WorkerUse,
     pub(super) tasks: VecDeque<Sent>,
     /// Reason why the first task waits.
     pub(super) pause: WaitReason,
@@ -197,7 +200,11 @@ impl Worker {
         let mut command = kind.command(config);
         command.env_clear().envs(environment::inherited(&config.pass_env));
         if let Some(RunAs { name, user, group, home }) = &config.run_as {
-            command.uid(*user).gid(*group).env("HOME", home).env("USER", name).env("LOGNAME", name);
+            command.env("HOME", home).env("USER", name).env("LOGNAME", name);
+            // A confined process first needs root.
+            if config.confinement.is_none() {
+                command.uid(*user).gid(*group);
+            }
         }
         let kept = ALLOCATOR_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
@@ -247,6 +254,7 @@ impl Worker {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             kind,
+            used: WorkerUse::default(),
             tasks: VecDeque::new(),
             pause: WaitReason::default(),
             ready: false,

@@ -9,7 +9,8 @@
 //! A slot runs one task at a time. It has at most one worker for native and one for Python functions. Each worker is
 //! started with the first task for it, and only one of the two has tasks. A worker holds up to `queue_depth` tasks, so
 //! that short tasks need not wait for a message between them. An object's methods run in the object's own worker and
-//! occupy a slot while they run. A worker gives up its slot while its task has called the program back and waits for
+//! occupy a slot while they run. Workers of different users stay apart ([`gridloom_core::exec`]): if no worker of a
+//! slot may run a task, an idle one is ended and replaced. A worker gives up its slot while its task has called the program back and waits for
 //! the reply: the program may call functions to produce it.
 //!
 //! **Invariants.** A started task ends with exactly one event. Only the task that ran when its worker died may fail;
@@ -46,6 +47,7 @@ use std::time::Instant;
 
 use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
+use gridloom_core::exec::{UserCall, WorkerPlace, WorkerStep, choose};
 use gridloom_core::graph::Task;
 use gridloom_idl::Definition;
 use rustix::process::Pid;
@@ -63,7 +65,8 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads, store_bytes_default,
+    Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerLimits, WorkerToken, shared_threads,
+    store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
@@ -118,7 +121,7 @@ impl Jobs {
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             events: Vec::new(),
-            memory: config.worker_memory_bytes.and_then(watch_memory),
+            memory: config.limits.memory_bytes.and_then(watch_memory),
             config,
         }
     }
@@ -129,7 +132,7 @@ impl Jobs {
         for kind in Kind::ALL {
             if self.config.definitions.iter().any(|definition| Kind::of(definition) == kind) {
                 for slot in 0..self.slots.len() {
-                    let _ = self.worker_of(slot, kind);
+                    let _ = self.start_worker(slot, kind, None);
                 }
             }
         }
@@ -270,13 +273,13 @@ impl Jobs {
         while let Some(front) = self.backlog.front() {
             let (kind, object) = (front.kind, front.task.object());
             let place = match object {
-                None => self.slot_for(kind).map(TaskPlace::Slot),
+                None => self.slot_for(kind, self.config.separation.call_of(&front.task)),
                 Some(object) => self.can_run_method(object).then_some(TaskPlace::Object(object)),
             };
             let Some(place) = place else { return };
             let pending = self.backlog.pop_front().expect("its front was just looked at");
             let worker = match place {
-                TaskPlace::Slot(slot) => self.worker_of(slot, kind),
+                TaskPlace::Slot(slot, step) => self.worker_of(slot, kind, step, &pending),
                 TaskPlace::Object(object) => match self.worker_of_object(object, &pending) {
                     Ok(worker) => worker,
                     Err(lost) => {
@@ -324,6 +327,7 @@ impl Jobs {
         let first = self.initialisers[pending.function as usize].map(|function| (function, definition(function)));
         let definition = definition(pending.function);
         let link = self.pool.get_mut(token).expect("a slot's worker is in the pool until it is buried");
+        link.used.record(self.config.separation.call_of(&pending.task));
         if let Err((pending, error)) = link.send(pending, definition, first) {
             // The stream may contain half of the message: the worker is unusable, and the task is the cause.
             link.kill();
@@ -332,11 +336,10 @@ impl Jobs {
         }
     }
 
-    /// Returns the slot with the fewest tasks that can take one more of this kind. On a tie, a slot that already has
-    /// such a worker wins.
-    fn slot_for(&self, kind: Kind) -> Option<usize> {
+    /// Returns the slot that takes a call of this kind, as [`choose`] decides.
+    fn slot_for(&self, kind: Kind, call: UserCall<'_>) -> Option<TaskPlace> {
         let is_full = self.is_full();
-        let load = |slot: &Slot| {
+        let place = |slot: &Slot| {
             let link = |kind: Kind| slot[kind as usize].map(|token| self.pool.link(token));
             let mut others = Kind::ALL.into_iter().filter(|other| *other != kind).filter_map(link);
             if others.any(|other| !other.tasks.is_empty()) {
@@ -347,21 +350,42 @@ impl Jobs {
                 // Methods of objects occupy its place.
                 None if is_full => None,
                 Some(link) if is_full && link.tasks.is_empty() => None,
-                None => Some((0, true)),
-                Some(link) => link.has_room(self.depth).then_some((link.tasks.len(), false)),
+                None => Some(WorkerPlace { tasks: 0, worker: None }),
+                Some(link) => link
+                    .has_room(self.depth)
+                    .then_some(WorkerPlace { tasks: link.tasks.len(), worker: Some(&link.used) }),
             }
         };
-        let loads = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((load(slot)?, index)));
-        loads.min().map(|(_, index)| index)
+        let places = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, place(slot)?)));
+        choose(places, call).map(|(index, step)| TaskPlace::Slot(index, step))
     }
 
-    fn worker_of(&mut self, slot: usize, kind: Kind) -> std::io::Result<WorkerToken> {
-        if let Some(token) = self.slots[slot][kind as usize] {
-            return Ok(token);
+    fn worker_of(
+        &mut self,
+        slot: usize,
+        kind: Kind,
+        step: WorkerStep,
+        pending: &Pending,
+    ) -> std::io::Result<WorkerToken> {
+        let worker = self.slots[slot][kind as usize];
+        match (step, worker) {
+            (WorkerStep::Reuse, Some(token)) => Ok(token),
+            (WorkerStep::Reuse | WorkerStep::Start, _) => self.start_worker(slot, kind, Some(pending)),
+            (WorkerStep::Replace, _) => {
+                worker.into_iter().for_each(|token| self.pool.ask_to_end(token));
+                self.start_worker(slot, kind, Some(pending))
+            }
         }
+    }
+
+    /// Gives a slot a worker for a task, a spare one if possible, or one for any task.
+    fn start_worker(&mut self, slot: usize, kind: Kind, pending: Option<&Pending>) -> std::io::Result<WorkerToken> {
+        self.slots[slot][kind as usize] = None;
+        let call = pending.map(|pending| self.config.separation.call_of(&pending.task));
         let spare = self.spare_workers.iter().position(|token| {
             let link = self.pool.link(*token);
-            link.kind == kind && link.is_idle() && link.end.since.is_none()
+            let fits = call.is_none_or(|call| link.used.admits(call));
+            link.kind == kind && link.is_idle() && link.end.since.is_none() && fits
         });
         let token = match spare {
             Some(at) => self.spare_workers.swap_remove(at),
@@ -421,7 +445,7 @@ impl Jobs {
 
     fn memory_exceeded(&self, pending: &Pending, used_bytes: u64) -> TaskError {
         let (function, server) = (pending.task.name().to_string(), self.config.server_name.clone());
-        let limit_bytes = self.config.worker_memory_bytes.unwrap_or(0);
+        let limit_bytes = self.config.limits.memory_bytes.unwrap_or(0);
         TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
     }
 
@@ -433,6 +457,6 @@ impl Jobs {
 
 /// Where a task runs.
 enum TaskPlace {
-    Slot(usize),
+    Slot(usize, WorkerStep),
     Object(ObjectId),
 }

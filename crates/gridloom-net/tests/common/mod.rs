@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::{Callback, CallbackAnswer};
-use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_core::graph::{Argument, CallOptions, Output, Task, TaskKind};
 use gridloom_idl::expr::Expr;
 use gridloom_idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
 use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken};
@@ -132,7 +132,8 @@ pub fn config(
         pass_env: Vec::new(),
         run_as: None,
         slowdown: 1.0,
-        worker_memory_bytes: None,
+        limits: Default::default(),
+        separation: Default::default(),
         worker_group: None,
         confinement: None,
     }
@@ -149,6 +150,8 @@ pub struct Bench {
     /// The program's reply to callbacks, and the callbacks received.
     pub answer: fn(&Callback) -> CallbackAnswer,
     pub called: Vec<Callback>,
+    /// The user to whom further calls belong.
+    pub user: &'static str,
 }
 
 impl Bench {
@@ -183,6 +186,7 @@ impl Bench {
             ended: BTreeMap::new(),
             answer: |_| Ok(Vec::new()),
             called: Vec::new(),
+            user: "",
         }
     }
 
@@ -216,7 +220,8 @@ impl Bench {
             None => TaskKind::call(function, 0),
             Some(object) => TaskKind::method(&function, object, 0),
         };
-        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, options: Default::default() });
+        let options = CallOptions { user: Some(self.user.into()), ..CallOptions::default() };
+        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, options });
         self.jobs.start(task.clone(), &self.store);
         task
     }

@@ -21,4 +21,5 @@ mod transport_uploads;
 mod transport_workers;
 mod worker_failures;
 mod worker_objects;
+mod worker_users;
 mod worker_values;

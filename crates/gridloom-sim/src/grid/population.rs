@@ -127,6 +127,7 @@ impl Grid {
                     memory_bytes,
                     data_max: u64::MAX,
                     slowdown: 1.0,
+                    separation: Default::default(),
                     functions,
                     code_hashes: Default::default(),
                     models,

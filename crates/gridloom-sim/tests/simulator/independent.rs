@@ -52,6 +52,7 @@ impl Test {
                 memory_bytes: 1 << 30,
                 data_max: u64::MAX,
                 slowdown: 1.0,
+                separation: Default::default(),
                 functions,
                 code_hashes: Default::default(),
                 models: Default::default(),

@@ -40,7 +40,8 @@ impl RealBodies {
             pass_env: vec!["*".into()],
             run_as: None,
             slowdown: 1.0,
-            worker_memory_bytes: None,
+            limits: Default::default(),
+            separation: Default::default(),
             worker_group: None,
             confinement: None,
         };

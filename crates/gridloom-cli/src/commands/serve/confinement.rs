@@ -75,6 +75,13 @@ pub fn confinement(
 fn report(confinement: &Confinement, run_as: Option<&RunAs>) {
     let abi = confinement.abi();
     tracing::info!(target: "gridloom.worker", "workers are confined by landlock (ABI {abi}) and seccomp");
+    if !confinement.has_own_shared_memory() {
+        tracing::info!(
+            target: "gridloom.worker",
+            "workers share /dev/shm and System V shared memory, because the server may not enter namespaces: only a server \
+             that root runs can keep them apart"
+        );
+    }
     if run_as.is_some() {
         return;
     }

@@ -25,6 +25,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         memory_bytes: 1 << 20,
         data_max: u64::MAX,
         slowdown: 1.0,
+        separation: Default::default(),
         functions: Vec::new(),
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),

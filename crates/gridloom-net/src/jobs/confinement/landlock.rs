@@ -131,7 +131,8 @@ impl Ruleset {
         }
     }
 
-    /// Grants access to a file, or to a folder and everything in it. Links are followed.
+    /// Grants access to a file, or to a folder and everything in it. Links are followed. With a short path, this allocates
+    /// nothing, so that it can be called between fork and exec.
     ///
     /// # Errors
     /// If it cannot be opened, [`io::ErrorKind::NotFound`] if it does not exist.
