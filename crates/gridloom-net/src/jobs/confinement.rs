@@ -3,13 +3,13 @@
 //!
 //! | | what functions cannot do |
 //! |---|---|
-//! | landlock | open files other than those in [`PermittedFiles`] and in the scratch folder of their worker; trace processes outside of their worker; since Linux 6.12, send signals to them |
+//! | landlock | open files other than those in [`PermittedFiles`] and in the scratch folder of their worker; trace processes outside of their worker; since Linux 6.12, send signals to them; since Linux 7.1, connect to their unix sockets, except those in [`NAME_SERVICES`] and of nodes |
 //! | seccomp | make the system calls in [`system_calls`] |
 //! | `no_new_privs` | gain privileges by executing a program such as `sudo` |
 //! | namespaces, if root runs the server | use the shared memory of other workers ([`shared_memory`]) |
 //! | capabilities | as root: what root can do beyond [`CAPABILITIES`] |
 //!
-//! **Limits:** the network is not restricted, and neither are connections to unix sockets that have a path. The metadata
+//! **Limits:** the network is not restricted, and before Linux 7.1 neither are connections to unix sockets that have a path. The metadata
 //! of all files can be read (`stat`) and, of the user's own files, changed (`chmod`).
 
 use std::io;
@@ -21,7 +21,7 @@ use std::process::Command;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use thiserror::Error;
 
-use self::landlock::{ABI_WITH_SIGNALS, Access, Ruleset};
+use self::landlock::{ABI_WITH_SIGNALS, ABI_WITH_SOCKETS, Access, Ruleset};
 use self::system_calls::SystemCallFilters;
 use super::scratch::Scratch;
 use crate::transport::host::HostSockets;
@@ -35,8 +35,8 @@ pub const CONFINED_VARIABLE: &str = "GRIDLOOM_CONFINED";
 
 /// The oldest landlock that protects files from being truncated.
 const ABI_MIN: u32 = 3;
-/// The newest landlock whose restrictions were tested.
-const ABI_MAX: u32 = 7;
+/// The newest landlock whose restrictions are used. Those of ABI 8 and 9 were not tested on such a kernel.
+const ABI_MAX: u32 = 9;
 
 /// Folders that programs and libraries need. Those that do not exist are skipped.
 const SYSTEM: [&str; 16] = [
@@ -58,6 +58,8 @@ const SYSTEM: [&str; 16] = [
     "/run/resolvconf",
     "/run/systemd/resolve",
 ];
+/// Sockets through which C libraries look up the names of hosts and users.
+const NAME_SERVICES: [&str; 2] = ["/run/nscd", "/run/systemd/resolve"];
 /// Shared memory of `shm_open` and of Python's `multiprocessing`.
 const SHARED_MEMORY: &str = "/dev/shm";
 const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
@@ -152,6 +154,11 @@ impl Confinement {
         self.abi >= ABI_WITH_SIGNALS
     }
 
+    /// Reports whether functions cannot connect to unix sockets of other processes by their paths.
+    pub fn restricts_sockets(&self) -> bool {
+        self.abi >= ABI_WITH_SOCKETS
+    }
+
     /// Reports whether the shared memory of each worker is its own.
     pub fn has_own_shared_memory(&self) -> bool {
         self.has_own_shared_memory
@@ -224,9 +231,10 @@ impl Confinement {
             grant(program, Access::Read)?;
         }
         devices().iter().try_for_each(|path| grant(path, Access::Device))?;
-        // Sessions that functions open listen there. They cannot remove or replace the sockets of other nodes.
+        NAME_SERVICES.iter().try_for_each(|path| grant(Path::new(path), Access::Connect))?;
+        // Sessions that functions open connect to nodes and listen there. They cannot remove or replace the sockets of other nodes.
         if let Ok(sockets) = HostSockets::open() {
-            grant(sockets.folder(), Access::MakeSocket)?;
+            grant(sockets.folder(), Access::Sockets)?;
         }
         Ok(ruleset)
     }
@@ -330,6 +338,19 @@ mod tests {
         assert!(!output.contains("secret\n") && !output.starts_with("secret"), "{output}");
         let restricts_signals = landlock::abi().is_ok_and(|abi| abi >= ABI_WITH_SIGNALS);
         assert_eq!(output.contains("no signal\n"), restricts_signals, "{output}");
+    }
+
+    #[test]
+    fn a_confined_process_connects_to_no_socket_of_others_if_the_kernel_can_restrict_that() {
+        let path = std::env::temp_dir().join(format!("gridloom-socket-{}", std::process::id()));
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')";
+        let output = confined(&format!("python3 -c \"{connect}\" {}", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        let Some(output) = output else { return };
+        let is_restricted = landlock::abi().is_ok_and(|abi| abi >= ABI_WITH_SOCKETS);
+        assert_eq!(output.contains("PermissionError"), is_restricted, "{output}");
+        assert_eq!(output.contains("connected"), !is_restricted, "{output}");
     }
 
     #[test]
