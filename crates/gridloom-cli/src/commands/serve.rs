@@ -6,6 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
@@ -23,6 +24,7 @@ use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys, host_name};
 use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, WorkerLimits, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
+use gridloom_platform::units as quantities;
 use gridloom_resources::text_file::check_regular;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
@@ -130,6 +132,17 @@ pub struct ServerOptions {
     /// A worker that exceeds the limit is killed, and its call fails [default: none]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     worker_memory: Option<u64>,
+    /// Limit of the processes of one worker, itself included. A worker that exceeds it is killed with its processes, and its
+    /// call fails [default: none]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "NUMBER")]
+    worker_processes: Option<u64>,
+    /// Limit of the open files of each process of a worker, at least 64 [default: that of the server]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(WorkerLimits::FILES), value_name = "NUMBER")]
+    worker_files: Option<u64>,
+    /// Limit of the time that a call may run, such as 90s or 2h, without waits for other calls. The worker of a longer one is
+    /// killed, and the call fails [default: none]
+    #[arg(long, value_parser = parse_call_time, value_name = "TIME")]
+    worker_time: Option<Duration>,
     /// Run each user's calls in workers of their own. Without this option, this applies to functions that programs send
     /// (--run-code), and calls of different users of the offered functions share workers
     #[arg(long)]
@@ -296,6 +309,14 @@ fn user_named(name: &str) -> Result<RunAs> {
     }
 }
 
+fn parse_call_time(text: &str) -> Result<Duration, String> {
+    let seconds = quantities::time(text)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time >= WorkerLimits::CALL_TIME_MIN => Ok(time),
+        _ => Err(format!("'{text}' is {seconds} s; expected at least 0.1 s, such as 90s or 2h")),
+    }
+}
+
 fn parse_slowdown(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(times) if (1.0..=1e6).contains(&times) => Ok(times),
@@ -380,7 +401,12 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         run_as,
         slowdown: options.server.slowdown,
         separation,
-        limits: WorkerLimits { memory_bytes: options.server.worker_memory },
+        limits: WorkerLimits {
+            memory_bytes: options.server.worker_memory,
+            processes: options.server.worker_processes,
+            files: options.server.worker_files,
+            call_time: options.server.worker_time,
+        },
         worker_group: options.server.worker_group,
         confinement,
     };

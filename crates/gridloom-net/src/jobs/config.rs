@@ -1,9 +1,11 @@
 //! Configuration and events of the slots.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Meta, TaskError, TaskId};
@@ -56,6 +58,19 @@ pub struct JobsConfig {
 pub struct WorkerLimits {
     /// Private memory in bytes.
     pub memory_bytes: Option<u64>,
+    /// Number of processes, the worker included.
+    pub processes: Option<u64>,
+    /// Number of open files of each process.
+    pub files: Option<u64>,
+    /// Time that a call may compute, without waits for its program and for calls of its own.
+    pub call_time: Option<Duration>,
+}
+
+impl WorkerLimits {
+    /// Range of the limit of open files: a worker needs some itself.
+    pub const FILES: RangeInclusive<u64> = 64..=1 << 20;
+    /// Shortest limit of the time of a call. It is checked ten times a second.
+    pub const CALL_TIME_MIN: Duration = Duration::from_millis(100);
 }
 
 /// A Python interpreter, and its options.

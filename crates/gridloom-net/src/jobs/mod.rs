@@ -24,6 +24,7 @@
 
 mod after_death;
 pub mod blocking;
+mod call_clock;
 mod config;
 mod confinement;
 mod environment;
@@ -34,10 +35,12 @@ mod memory;
 mod objects;
 mod orphans;
 mod pool;
+mod processes;
 mod reply;
 mod scratch;
 pub mod speed;
 mod waiting;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -55,8 +58,8 @@ use rustix::process::Pid;
 use self::after_death::TaskDisposition;
 use self::kind::Kind;
 use self::link::{Pending, WaitReason};
-use self::memory::MemoryWatch;
 use self::pool::Pool;
+use self::watch::{Excess, LimitWatch};
 use crate::descriptors::raise_descriptor_limit;
 use crate::store::Store;
 use crate::worker::channel::Received;
@@ -71,13 +74,16 @@ pub use config::{
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
 
-fn watch_memory(limit_bytes: u64) -> Option<MemoryWatch> {
+fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
+    if limits.memory_bytes.is_none() && limits.processes.is_none() {
+        return None;
+    }
     let no_thread = |error: &io::Error| {
         gridloom_base::stderr_line!(
-            "gridloom: the memory of workers is not limited, because no thread can be started: {error}"
+            "gridloom: memory and processes of workers are not limited, because no thread can be started: {error}"
         );
     };
-    MemoryWatch::new(limit_bytes).inspect_err(no_thread).ok()
+    LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
 
 /// Workers of a slot, at most one of each kind.
@@ -97,7 +103,9 @@ pub struct Jobs {
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
     events: Vec<JobEvent>,
-    memory: Option<MemoryWatch>,
+    watch: Option<LimitWatch>,
+    /// Time of the next reading of the clocks of calls.
+    next_reading: Instant,
 }
 
 impl Jobs {
@@ -121,7 +129,8 @@ impl Jobs {
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             events: Vec::new(),
-            memory: config.limits.memory_bytes.and_then(watch_memory),
+            watch: watch_of(config.limits),
+            next_reading: Instant::now(),
             config,
         }
     }
@@ -243,18 +252,27 @@ impl Jobs {
         self.balance();
     }
 
-    /// Writes the messages batched by `start` and `ready`. Kills workers that exceed the memory limit.
+    /// Writes the messages batched by `start` and `ready`. Kills workers that exceed a limit.
     pub fn flush(&mut self) {
         self.pool.flush();
-        if let Some(watch) = &mut self.memory {
+        if let Some(watch) = &mut self.watch {
             let exceeding = watch.check(|| self.pool.measured());
             self.pool.kill_exceeding(exceeding);
+        }
+        if let Some(limit) = self.config.limits.call_time {
+            let now = Instant::now();
+            if now >= self.next_reading {
+                self.next_reading = now + call_clock::INTERVAL;
+                self.pool.kill_slow_calls(now, limit);
+            }
         }
     }
 
     /// Returns the time by which [`Jobs::flush`] must be called even if nothing is batched.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.memory.as_ref().map(MemoryWatch::next)
+        let reads_clocks = self.config.limits.call_time.is_some() && self.pool.has_tasks();
+        let reading = reads_clocks.then_some(self.next_reading);
+        self.watch.as_ref().map(LimitWatch::next).into_iter().chain(reading).min()
     }
 
     /// Returns the events since the last call.
@@ -418,8 +436,8 @@ impl Jobs {
                     TaskDisposition::Retry => again.push(sent.pending),
                     TaskDisposition::Crashed(how) => {
                         let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
-                        let error = match link.end.held_bytes.filter(|_| is_culprit) {
-                            Some(used_bytes) => self.memory_exceeded(&sent.pending, used_bytes),
+                        let error = match link.end.excess.filter(|_| is_culprit) {
+                            Some(excess) => self.limit_exceeded(&sent.pending, excess),
                             // The worker maps arguments on disk, and the file may have been truncated meanwhile.
                             None => match sent.pending.check_inputs(&self.config.server_name) {
                                 Err(damaged) => damaged,
@@ -443,10 +461,22 @@ impl Jobs {
         TaskError::CannotRun { function, server: self.config.server_name.clone(), why }
     }
 
-    fn memory_exceeded(&self, pending: &Pending, used_bytes: u64) -> TaskError {
+    fn limit_exceeded(&self, pending: &Pending, excess: Excess) -> TaskError {
         let (function, server) = (pending.task.name().to_string(), self.config.server_name.clone());
-        let limit_bytes = self.config.limits.memory_bytes.unwrap_or(0);
-        TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
+        let limits = &self.config.limits;
+        match excess {
+            Excess::Memory { used_bytes } => {
+                let limit_bytes = limits.memory_bytes.unwrap_or(0);
+                TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
+            }
+            Excess::Processes { count } => {
+                TaskError::ProcessesExceeded { function, server, count, limit: limits.processes.unwrap_or(0) }
+            }
+            Excess::CallTime => {
+                let limit_seconds = limits.call_time.unwrap_or_default().as_secs_f64();
+                TaskError::TimeExceeded { function, server, limit_seconds }
+            }
+        }
     }
 
     fn crashed(&self, pending: &Pending, how: String) -> TaskError {
