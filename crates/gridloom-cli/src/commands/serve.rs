@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
-use gridloom_base::Fnv;
 use gridloom_base::address::NodeAddress;
 use gridloom_base::size::parse_size;
+use gridloom_base::{Fnv, NameKind};
 use gridloom_core::exec::Separation;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
@@ -21,7 +21,7 @@ use gridloom_keys::GRID_VARIABLE;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
 use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys, host_name};
-use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, WorkerLimits, shared_threads};
+use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, SystemUsers, UserMapping, WorkerLimits, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
 use gridloom_platform::units as quantities;
@@ -32,8 +32,8 @@ use signal_hook::consts::SIGUSR1;
 use super::programs::{OfferedProgram, ProgramParser, add_programs, check_interpreter, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, OwnFolder, absolute, count, drive, hide_memory, log_waits_on_signal,
-    parse_listen, parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, log_waits_on_signal, parse_listen,
+    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
 };
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
@@ -45,8 +45,11 @@ mod readable_authority;
 
 use confinement::confinement;
 use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
-use function_keys::function_keys;
+use function_keys::{FolderOfKeys, function_keys};
 use readable_authority::{report_readable_authority, report_readable_own_key};
+
+/// Value of --run-as-user: each user of the grid has the user of the system with the same name.
+const SAME_NAME: &str = "@user";
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -178,6 +181,10 @@ pub struct ServerOptions {
     /// User that runs functions; the server must be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// User of the system that runs the functions of a user of the grid, whom the certificate names: USER=NAME, or @user for
+    /// the one of the same name. Those of other users are refused, or run as --run-as says; may be repeated
+    #[arg(long, value_name = "USER=NAME")]
+    run_as_user: Vec<String>,
     /// Confine functions: they can read the system, the interpreter and the folders of the offered code, write to a
     /// temporary folder, and use no other files, such as keys and stored data
     #[arg(long)]
@@ -265,7 +272,7 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     codes.collect()
 }
 
-fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -> Result<Vec<(String, OsString)>> {
+fn worker_environment(options: &Options, name: &str, keys: Option<&FolderOfKeys>) -> Result<Vec<(String, OsString)>> {
     let mut variables = shared_threads(options.server.slots, &[]);
     if std::env::var_os(RANKS_VARIABLE).is_none() {
         variables.push((RANKS_VARIABLE.into(), gridloom_resources::processors().to_string()));
@@ -278,8 +285,8 @@ fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -
     }
     let mut variables: Vec<(String, OsString)> =
         variables.into_iter().map(|(name, value)| (name, value.into())).collect();
-    if let Some(OwnFolder(folder, _)) = keys {
-        variables.push((FUNCTION_KEYS_VARIABLE.into(), folder.into()));
+    if let Some(keys) = keys {
+        variables.push((FUNCTION_KEYS_VARIABLE.into(), keys.folder.0.clone().into()));
         // The user's choice is for programs. Functions use the keys of the grid that they connect to.
         variables.push((GRID_VARIABLE.into(), OsString::new()));
     }
@@ -292,21 +299,40 @@ fn has_own_functions(options: &Options) -> bool {
     options.run_code || !options.programs.is_empty() || options.files.iter().any(is_own)
 }
 
-/// Looks a user up with the system's tools, so that all its sources of users count.
-fn user_named(name: &str) -> Result<RunAs> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("--run-as {name}: only a server that root runs can run functions as another user");
-    }
-    let output = Command::new("getent").args(["passwd", "--", name]).output().context("cannot run 'getent'")?;
-    let line = String::from_utf8_lossy(&output.stdout).into_owned();
-    let fields: Vec<&str> = line.trim_end().split(':').collect();
-    match fields[..] {
-        [name, _, user, group, _, home, _] => {
-            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' printed '{text}'"));
-            Ok(RunAs { name: name.into(), user: number(user)?, group: number(group)?, home: home.into() })
+/// Returns the users of the system as whom functions run.
+fn system_users(options: &ServerOptions) -> Result<SystemUsers> {
+    let found = |option: &str, name: &str| -> Result<Arc<RunAs>> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("{option}: only a server that root runs can run functions as another user");
         }
-        _ => bail!("--run-as {name}: there is no such user"),
+        RunAs::named(name).map(Arc::new).map_err(|error| anyhow::anyhow!("{option}: {error}"))
+    };
+    let run_as = options.run_as.as_deref().map(|name| found(&format!("--run-as {name}"), name)).transpose()?;
+    if options.run_as_user.is_empty() {
+        return Ok(run_as.map_or(SystemUsers::Own, SystemUsers::One));
     }
+    let mut mapping = UserMapping { others: run_as, ..UserMapping::default() };
+    for text in &options.run_as_user {
+        let option = format!("--run-as-user {text}");
+        if text == SAME_NAME {
+            // Fails early if functions cannot run as others.
+            found(&option, "root")?;
+            mapping.same_names = true;
+            continue;
+        }
+        let Some((user, name)) = text.rsplit_once('=') else {
+            bail!("{option}: expected USER=NAME, a user of the grid and one of the system, or {SAME_NAME}");
+        };
+        NameKind::User.check(user).map_err(|error| anyhow::anyhow!("{option}: {error}"))?;
+        let run_as = found(&option, name)?;
+        if run_as.user == 0 {
+            bail!("{option}: functions of users do not run as root; name another user of the system");
+        }
+        if mapping.named.insert(user.to_string(), run_as).is_some() {
+            bail!("{option}: '{user}' is named twice; name one user of the system for each user of the grid");
+        }
+    }
+    Ok(SystemUsers::PerUser(mapping))
 }
 
 fn parse_call_time(text: &str) -> Result<Duration, String> {
@@ -334,7 +360,12 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     check_folders(&options)?;
     options.server.worker_group.as_deref().map(check_worker_group).transpose()?;
     check_interpreter(&options.server.python)?;
-    let run_as = options.server.run_as.as_deref().map(user_named).transpose()?;
+    let system_users = system_users(&options.server)?;
+    if system_users.are_per_user() && options.checkpoints.is_some() {
+        bail!(
+            "--checkpoints: elements of different users cannot share the folder; use --run-as instead of --run-as-user"
+        );
+    }
     let name = options.server.name.clone().unwrap_or_else(default_name);
     let keys = keys(&options, &name)?;
     rest.start_log();
@@ -370,20 +401,20 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
     if has_own_functions(&options) && !options.server.confine {
-        report_readable_authority(&keys.own, run_as.as_ref());
-        if options.run_code && run_as.is_none() && rest.has_keys_folder() {
+        report_readable_authority(&keys.own, &system_users);
+        if options.run_code && system_users == SystemUsers::Own && rest.has_keys_folder() {
             report_readable_own_key(&keys.own);
         }
     }
     let functions_keys = match options.server.no_agent {
         true => None,
         false => {
-            let sees_user_keys = run_as.is_none() && !options.server.confine;
-            function_keys(keys.functions, run_as.as_ref(), sees_user_keys, has_own_functions(&options))?
+            let sees_user_keys = system_users == SystemUsers::Own && !options.server.confine;
+            function_keys(keys.functions, &system_users, sees_user_keys, has_own_functions(&options))?
         }
     };
-    let confinement = confinement(&options, &offer, functions_keys.as_ref(), run_as.as_ref())?;
-    let separation = match options.server.separate_users {
+    let confinement = confinement(&options, &offer, functions_keys.as_ref().map(|keys| &keys.folder), &system_users)?;
+    let separation = match options.server.separate_users || system_users.are_per_user() {
         true => Separation::AllFunctions,
         false => Separation::SentCode,
     };
@@ -398,7 +429,8 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         queue_depth: options.server.queue_depth,
         env: worker_environment(&options, &name, functions_keys.as_ref())?,
         pass_env: options.server.env.clone(),
-        run_as,
+        function_keys: functions_keys.as_ref().and_then(FolderOfKeys::of_groups),
+        system_users,
         slowdown: options.server.slowdown,
         separation,
         limits: WorkerLimits {

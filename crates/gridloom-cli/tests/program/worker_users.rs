@@ -1,8 +1,10 @@
 //! Workers of the users of one grid.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::support::{Grid, Running, admit_user, file, gridloom, succeeds};
+use crate::node_keys::{PublicFolder, looking, session_and_server};
+use crate::support::{Grid, Running, admit_user, file, gridloom, idl, skipped, status_and_stderr, succeeds};
 
 const IDL: &str = "Module os;
 Define pid(OUT int *pid) Calls \"C\" pid = getpid();
@@ -27,5 +29,90 @@ fn users_of_offered_functions_share_workers_unless_the_operator_separates_them()
         let pids = [&anna, &anna, &bert, &anna].map(|keys| called(&grid, keys, "os/pid", "pid"));
         assert_eq!(pids[0], pids[1]);
         assert_eq!([pids[1] != pids[2], pids[2] != pids[3]], [is_separate; 2], "{pids:?}");
+    }
+}
+
+/// Returns the number of a user of this system; `None` if there is no such user.
+fn number_of(user: &str) -> Option<i64> {
+    let output = std::process::Command::new("getent").args(["passwd", user]).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.split(':').nth(2)?.parse().ok()
+}
+
+#[test]
+fn users_of_the_grid_run_functions_as_users_of_the_system() {
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return skipped("only root can run functions as other users");
+    }
+    let system_users = ["daemon", "games", "nobody"];
+    let Some(numbers) = system_users.map(number_of).into_iter().collect::<Option<Vec<i64>>>() else {
+        return skipped("there are no users daemon, games and nobody");
+    };
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let [anna, bert, nobody, daemon, carol] =
+        ["anna-system", "bert-system", "nobody", "daemon", "carol-system"].map(|name| admit_user(name, "*"));
+    let mapping =
+        ["--run-as-user", "anna-system=daemon", "--run-as-user", "bert-system=games", "--run-as-user", "@user"];
+    let (server, look) = looking_as(&grid, &open, &mapping);
+    assert_eq!([&anna, &bert, &nobody].map(|keys| look(keys, "user").unwrap()).to_vec(), numbers);
+    assert_eq!(look(&anna, "user"), Ok(numbers[0]), "each user has a worker");
+    // Functions find keys that their user may read.
+    for keys in [&anna, &bert] {
+        assert_eq!(look(keys, &session_and_server(&open)[0]), Ok(0));
+    }
+    for (keys, why) in [
+        (&daemon, "'daemon' is a user of the system (number 1, and those of people begin at 1000)"),
+        (
+            &carol,
+            "'carol-system': there is no such user on the machine of the server; its operator can name one with --run-as-user",
+        ),
+    ] {
+        let error = look(keys, "user").unwrap_err();
+        assert!(error.contains("refused the call of 'cli/look'") && error.contains(why), "{error}");
+    }
+    drop(server);
+    let (_server, look) = looking_as(&grid, &open, &["--run-as-user", "anna-system=daemon", "--run-as", "nobody"]);
+    assert_eq!([&anna, &carol].map(|keys| look(keys, "user").unwrap()), [numbers[0], numbers[2]]);
+    for (option, why) in [
+        ("anna=root", "functions of users do not run as root"),
+        ("anna=no-such-user", "there is no such user"),
+        ("anna", "expected USER=NAME"),
+    ] {
+        let refused = grid.serve_command("none", &[&idl()], &["--run-as-user", option]);
+        let (code, error) = status_and_stderr(refused);
+        assert!(code == 1 && error.contains(&format!("--run-as-user {option}: ")) && error.contains(why), "{error}");
+    }
+}
+
+/// Starts a server with these options of the function that looks around. Returns it, and what a user sees, or the error.
+fn looking_as(
+    grid: &Grid,
+    open: &PublicFolder,
+    options: &[&str],
+) -> (Running, impl Fn(&Path, &str) -> Result<i64, String>) {
+    let (server, _) = looking(grid, open, &[], options);
+    let address = grid.address.clone();
+    let look = move |keys: &Path, what: &str| {
+        let mut command = gridloom(&["call", "cli/look", what, "--agent", &address, "--json"]);
+        let output = command.env("GRIDLOOM_KEYS", keys).output().unwrap();
+        if !output.status.success() {
+            return Err(String::from_utf8(output.stderr).unwrap());
+        }
+        let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        Ok(shown["results"]["seen"].as_i64().or(shown["seen"].as_i64()).unwrap_or_else(|| panic!("{shown}")))
+    };
+    (server, look)
+}
+
+#[test]
+fn limits_of_workers_are_checked() {
+    let grid = Grid::start();
+    for (options, why) in [
+        (["--worker-files", "10"], "10 is not in 64..=1048576"),
+        (["--worker-processes", "0"], "0 is not in 1.."),
+        (["--worker-time", "1ms"], "'1ms' is 0.001 s; expected at least 0.1 s, such as 90s or 2h"),
+        (["--worker-time", "long"], "long"),
+    ] {
+        let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &options));
+        assert!(code == 2 && error.contains(why), "{error}");
     }
 }

@@ -1,10 +1,13 @@
 //! Configuration and events of the slots.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
@@ -14,7 +17,7 @@ use gridloom_core::exec::Separation;
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
 
-use super::Confinement;
+use super::{Confinement, SystemUsers};
 
 /// The configuration of the slots.
 #[derive(Clone, Debug)]
@@ -39,8 +42,10 @@ pub struct JobsConfig {
     pub env: Vec<(String, OsString)>,
     /// Variables of this process that workers inherit in addition to the common ones; a trailing star matches any suffix.
     pub pass_env: Vec<String>,
-    /// User as whom workers run; `None` for the user of this process.
-    pub run_as: Option<RunAs>,
+    /// Users as whom workers run.
+    pub system_users: SystemUsers,
+    /// Keys of functions, if workers run as different users; otherwise `env` names the folder.
+    pub function_keys: Option<Arc<dyn FunctionKeyFolders>>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
     /// The functions whose workers serve one user each.
@@ -96,13 +101,13 @@ impl<P: AsRef<Path>> From<P> for Interpreter {
     }
 }
 
-/// The user as whom workers run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunAs {
-    pub name: String,
-    pub user: u32,
-    pub group: u32,
-    pub home: PathBuf,
+/// Makes folders with the keys of functions for system users.
+pub trait FunctionKeyFolders: fmt::Debug + Send + Sync {
+    /// Returns a folder that this group can read.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn folder_of(&self, group: u32) -> io::Result<PathBuf>;
 }
 
 /// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.

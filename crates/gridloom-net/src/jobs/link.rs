@@ -23,6 +23,7 @@ use super::orphans::MarkedChild;
 use super::scratch::Scratch;
 use super::watch::Excess;
 use super::{JobsConfig, RunAs, environment};
+use crate::identity::FUNCTION_KEYS_VARIABLE;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
 use crate::worker::channel::{Inbox, Outbox};
@@ -45,6 +46,8 @@ pub(super) struct Pending {
     pub(super) task: Arc<Task>,
     pub(super) function: u32,
     pub(super) kind: Kind,
+    /// The system user as whom its worker runs; `None` for the user of this process.
+    pub(super) run_as: Option<Arc<RunAs>>,
     /// Value of each argument that is a datum.
     pub(super) inputs: Vec<Option<(Meta, Payload)>>,
     pub(super) outputs: Vec<PendingOutput>,
@@ -200,12 +203,12 @@ impl Worker {
     /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
     /// standard output goes to our standard error. It leads a process group that includes the processes that its
     /// functions start.
-    pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Worker> {
+    pub(super) fn start(kind: Kind, config: &JobsConfig, run_as: Option<&RunAs>) -> io::Result<Worker> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut command = kind.command(config);
         command.env_clear().envs(environment::inherited(&config.pass_env));
-        if let Some(RunAs { name, user, group, home }) = &config.run_as {
+        if let Some(RunAs { name, user, group, home }) = run_as {
             command.env("HOME", home).env("USER", name).env("LOGNAME", name);
             // A confined process first needs root.
             if config.confinement.is_none() {
@@ -216,13 +219,16 @@ impl Worker {
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
+        if let (Some(keys), Some(run_as)) = (&config.function_keys, run_as) {
+            command.env(FUNCTION_KEYS_VARIABLE, keys.folder_of(run_as.group)?);
+        }
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let segments_max = limit_files(&mut command, config.limits.files);
         let mut scratch = Scratch::new()?;
         if let Some(confinement) = &config.confinement {
             let program = PathBuf::from(command.get_program());
-            let owner = config.run_as.as_ref().map(|run_as| (run_as.user, run_as.group));
+            let owner = run_as.map(|run_as| (run_as.user, run_as.group));
             confinement
                 .apply(&mut command, &mut scratch, &program, owner)
                 .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;

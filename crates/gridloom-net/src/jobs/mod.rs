@@ -39,6 +39,7 @@ mod processes;
 mod reply;
 mod scratch;
 pub mod speed;
+mod system_users;
 mod waiting;
 mod watch;
 
@@ -68,11 +69,12 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerLimits, WorkerToken, shared_threads,
+    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, shared_threads,
     store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
+pub use system_users::{RunAs, SystemUserError, SystemUsers, UserMapping};
 
 fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
     if limits.memory_bytes.is_none() && limits.processes.is_none() {
@@ -85,6 +87,9 @@ fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
     };
     LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
+
+/// Maximum number of system users that are remembered.
+const SYSTEM_USERS_MAX: usize = 4096;
 
 /// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];
@@ -102,6 +107,8 @@ pub struct Jobs {
     spare_workers: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
+    /// System users that were looked up, by users of the grid.
+    system_users: BTreeMap<Box<str>, Arc<RunAs>>,
     events: Vec<JobEvent>,
     watch: Option<LimitWatch>,
     /// Time of the next reading of the clocks of calls.
@@ -128,6 +135,7 @@ impl Jobs {
             spare_workers: Vec::new(),
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
+            system_users: BTreeMap::new(),
             events: Vec::new(),
             watch: watch_of(config.limits),
             next_reading: Instant::now(),
@@ -138,6 +146,9 @@ impl Jobs {
     /// Starts each slot's worker of every offered kind now, so that the first tasks need not wait for them. A worker
     /// that cannot be started is retried with the first task, which fails with the reason if that fails too.
     pub fn prestart(&mut self) {
+        if self.config.system_users.are_per_user() {
+            return;
+        }
         for kind in Kind::ALL {
             if self.config.definitions.iter().any(|definition| Kind::of(definition) == kind) {
                 for slot in 0..self.slots.len() {
@@ -155,13 +166,35 @@ impl Jobs {
 
     /// Runs a task as soon as a slot is free. Its inputs must be in the store. Ends with exactly one event.
     pub fn start(&mut self, task: Arc<Task>, store: &Store) {
+        let run_as = match self.system_user(task.options.user.as_deref().unwrap_or_default()) {
+            Ok(run_as) => run_as,
+            Err(why) => {
+                let (function, server) = (task.name().to_string(), self.config.server_name.clone());
+                return self.end(task.id, Err(TaskError::NotPermitted { function, server, why }), 0);
+            }
+        };
         match fetch::fetch(&self.config, &self.functions, &task, store) {
             Ok(pending) => {
-                self.backlog.push_back(pending);
+                self.backlog.push_back(Pending { run_as, ..pending });
                 self.dispatch();
             }
             Err(error) => self.end(task.id, Err(error), 0),
         }
+    }
+
+    /// Returns the system user for a user of the grid. Looking one up takes milliseconds, so successes are kept.
+    fn system_user(&mut self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
+        if let Some(known) = self.system_users.get(user) {
+            return Ok(Some(known.clone()));
+        }
+        let run_as = self.config.system_users.of(user)?;
+        if self.config.system_users.are_per_user() {
+            if self.system_users.len() >= SYSTEM_USERS_MAX {
+                self.system_users.clear();
+            }
+            self.system_users.extend(run_as.iter().map(|run_as| (user.into(), run_as.clone())));
+        }
+        Ok(run_as)
     }
 
     /// Kills a started task; a task that checks for cancellation first gets a short time to end by itself. Its event
@@ -407,10 +440,19 @@ impl Jobs {
         });
         let token = match spare {
             Some(at) => self.spare_workers.swap_remove(at),
-            None => self.pool.spawn(kind)?,
+            None => self.pool.spawn(kind, self.run_as_of(pending))?,
         };
         self.slots[slot][kind as usize] = Some(token);
         Ok(token)
+    }
+
+    /// Returns the system user of a worker for a task, or for any task.
+    fn run_as_of(&self, pending: Option<&Pending>) -> Option<Arc<RunAs>> {
+        match (pending, &self.config.system_users) {
+            (Some(pending), _) => pending.run_as.clone(),
+            (None, SystemUsers::One(run_as)) => Some(run_as.clone()),
+            (None, SystemUsers::Own | SystemUsers::PerUser(_)) => None,
+        }
     }
 
     /// Checks whether a worker has ended. [`after_death::disposition`] decides what happens to its tasks.

@@ -51,7 +51,7 @@ impl Jobs {
             let why = "its process has ended".to_string();
             return Err(TaskError::ObjectMissing { function, server, why });
         }
-        Ok(self.pool.spawn(pending.kind).inspect(|token| {
+        Ok(self.pool.spawn(pending.kind, pending.run_as.clone()).inspect(|token| {
             self.objects.insert(object, *token);
         }))
     }

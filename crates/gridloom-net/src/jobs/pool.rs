@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use super::kind::Kind;
 use super::link::{self, Death, WaitReason, Worker};
 use super::watch::{Excess, MeasuredWorker};
-use super::{JobsConfig, Registration, WorkerToken};
+use super::{JobsConfig, Registration, RunAs, WorkerToken};
 use crate::worker::protocol::Progress;
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -47,12 +47,12 @@ impl Pool {
         Pool { config, links, ending, canceled, next_token: 0, registrations }
     }
 
-    /// Starts a worker.
+    /// Starts a worker, as a user of the system or that of this process.
     ///
     /// # Errors
     /// If the system cannot start a process.
-    pub(super) fn spawn(&mut self, kind: Kind) -> io::Result<WorkerToken> {
-        let link = Worker::start(kind, &self.config)?;
+    pub(super) fn spawn(&mut self, kind: Kind, run_as: Option<Arc<RunAs>>) -> io::Result<WorkerToken> {
+        let link = Worker::start(kind, &self.config, run_as.as_deref())?;
         self.next_token += 1;
         let token = WorkerToken(self.next_token);
         self.registrations.extend(link.fds().map(|fd| Registration::Add(fd, token)));
