@@ -286,7 +286,7 @@ fn worker_environment(options: &Options, name: &str, keys: Option<&FolderOfKeys>
     let mut variables: Vec<(String, OsString)> =
         variables.into_iter().map(|(name, value)| (name, value.into())).collect();
     if let Some(keys) = keys {
-        variables.push((FUNCTION_KEYS_VARIABLE.into(), keys.folder.0.clone().into()));
+        variables.extend(keys.of_all().map(|folder| (FUNCTION_KEYS_VARIABLE.into(), folder.0.clone().into())));
         // The user's choice is for programs. Functions use the keys of the grid that they connect to.
         variables.push((GRID_VARIABLE.into(), OsString::new()));
     }
@@ -406,18 +406,19 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             report_readable_own_key(&keys.own);
         }
     }
-    let functions_keys = match options.server.no_agent {
-        true => None,
-        false => {
-            let sees_user_keys = system_users == SystemUsers::Own && !options.server.confine;
-            function_keys(keys.functions, &system_users, sees_user_keys, has_own_functions(&options))?
-        }
-    };
-    let confinement = confinement(&options, &offer, functions_keys.as_ref().map(|keys| &keys.folder), &system_users)?;
     let separation = match options.server.separate_users || system_users.are_per_user() {
         true => Separation::AllFunctions,
         false => Separation::SentCode,
     };
+    let functions_keys = match options.server.no_agent {
+        true => None,
+        false => {
+            let sees_user_keys = system_users == SystemUsers::Own && !options.server.confine;
+            function_keys(keys.functions, (&system_users, separation), sees_user_keys, has_own_functions(&options))?
+        }
+    };
+    let confinement =
+        confinement(&options, &offer, functions_keys.as_ref().and_then(FolderOfKeys::of_all), &system_users)?;
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,
@@ -429,7 +430,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         queue_depth: options.server.queue_depth,
         env: worker_environment(&options, &name, functions_keys.as_ref())?,
         pass_env: options.server.env.clone(),
-        function_keys: functions_keys.as_ref().and_then(FolderOfKeys::of_groups),
+        function_keys: functions_keys.as_ref().and_then(FolderOfKeys::of_users),
         system_users,
         slowdown: options.server.slowdown,
         separation,

@@ -555,7 +555,7 @@ fn functions_do_not_read_the_memory_of_their_server() {
 }
 
 /// Returns the reason for which this kernel cannot confine functions.
-fn why_not_confined() -> Option<String> {
+pub(crate) fn why_not_confined() -> Option<String> {
     let arguments = ["serve", "--no-functions", "--no-agent", "--confine", "--until-stdin-closes"];
     let output = output_of(&mut gridloom(&arguments));
     let error = String::from_utf8_lossy(&output.stderr);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::node_keys::{PublicFolder, looking, session_and_server};
+use crate::node_keys::{PublicFolder, looking, session_and_server, why_not_confined};
 use crate::support::{Grid, Running, admit_user, file, gridloom, idl, skipped, status_and_stderr, succeeds};
 
 const IDL: &str = "Module os;
@@ -101,6 +101,42 @@ fn looking_as(
         Ok(shown["results"]["seen"].as_i64().or(shown["seen"].as_i64()).unwrap_or_else(|| panic!("{shown}")))
     };
     (server, look)
+}
+
+#[test]
+fn functions_have_the_rights_of_their_user_if_workers_serve_one_user() {
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let idl = file("other-function.idl", IDL);
+    let _other = Running::start(grid.serve_command("other", &[&idl], &["--library", "libc.so.6"]));
+    let [anna, bert] = [admit_user("anna-cli", "cli/*"), admit_user("bert-all", "*")];
+    let program = open.0.join("gridloom");
+    // A function that calls the function of the other server.
+    let nested = format!("run:'{}' call os/pid --agent {} >/dev/null 2>&1", program.display(), grid.address);
+    let session = session_and_server(&open)[0].clone();
+    for (options, of_anna) in [(&["--separate-users"][..], 1), (&[], 0)] {
+        let (_server, look) = looking_as(&grid, &open, options);
+        assert_eq!([&anna, &bert].map(|keys| look(keys, &session)), [Ok(0), Ok(0)]);
+        assert_eq!(
+            [&anna, &bert].map(|keys| look(keys, &nested).map(i64::signum)),
+            [Ok(of_anna), Ok(0)],
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn confined_functions_of_one_user_read_no_keys_of_another() {
+    if let Some(why) = why_not_confined() {
+        return skipped(&why);
+    }
+    let (grid, open) = (Grid::start(), PublicFolder::new());
+    let [anna, bert] = [admit_user("anna-confined", "*"), admit_user("bert-confined", "*")];
+    let (_server, look) = looking_as(&grid, &open, &["--separate-users", "--confine"]);
+    let read = |number| format!("run:cat \"$GRIDLOOM_FUNCTION_KEYS\"/../{number}/tests/own.key >/dev/null 2>&1");
+    let session = session_and_server(&open)[0].clone();
+    assert_eq!([look(&anna, &read(0)), look(&bert, &read(1))], [Ok(0), Ok(0)]);
+    assert_eq!([look(&anna, &read(1)), look(&bert, &read(0))].map(|seen| seen.map(i64::signum)), [Ok(1), Ok(1)]);
+    assert_eq!([&anna, &bert].map(|keys| look(keys, &session)), [Ok(0), Ok(0)]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
-use gridloom_base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, Pattern, TaskError, TaskId};
 use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_core::exec::Separation;
 use gridloom_idl::Definition;
@@ -44,7 +44,7 @@ pub struct JobsConfig {
     pub pass_env: Vec<String>,
     /// Users as whom workers run.
     pub system_users: SystemUsers,
-    /// Keys of functions, if workers run as different users; otherwise `env` names the folder.
+    /// Keys of functions, if each worker serves one user from its start; otherwise `env` names the folder.
     pub function_keys: Option<Arc<dyn FunctionKeyFolders>>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
@@ -101,13 +101,24 @@ impl<P: AsRef<Path>> From<P> for Interpreter {
     }
 }
 
-/// Makes folders with the keys of functions for system users.
+/// A user of the grid whom a worker serves.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WorkerUser {
+    /// The user's name.
+    pub name: Box<str>,
+    /// Functions that the user may call.
+    pub functions: Vec<Pattern>,
+    /// The main group of the system user as whom the worker runs; `None` for the user of this process.
+    pub group: Option<u32>,
+}
+
+/// Makes folders with the keys of functions for workers that serve one user.
 pub trait FunctionKeyFolders: fmt::Debug + Send + Sync {
-    /// Returns a folder that this group can read.
+    /// Returns a folder that the worker of this user can read.
     ///
     /// # Errors
     /// If it cannot be made.
-    fn folder_of(&self, group: u32) -> io::Result<PathBuf>;
+    fn folder_of(&self, user: &WorkerUser) -> io::Result<PathBuf>;
 }
 
 /// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.

@@ -165,7 +165,7 @@ impl Confinement {
     }
 
     /// Confines the process that the command will start, and creates its scratch folder. The process runs as `owner`, a user
-    /// and a group.
+    /// and a group. `keys`: a folder that it may read, too.
     ///
     /// # Errors
     /// If the folder cannot be created, or the kernel has no memory. A permitted file that does not exist, or that this
@@ -174,7 +174,7 @@ impl Confinement {
         &self,
         command: &mut Command,
         scratch: &mut Scratch,
-        program: &Path,
+        (program, keys): (&Path, Option<&Path>),
         owner: Option<(u32, u32)>,
     ) -> io::Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(scratch.path()).map_err(|error| {
@@ -190,7 +190,7 @@ impl Confinement {
             std::os::unix::fs::chown(scratch.path(), Some(user), Some(group))?;
         }
         command.env("TMPDIR", scratch.path()).env(CONFINED_VARIABLE, "1");
-        let ruleset = self.ruleset(scratch.path(), program)?;
+        let ruleset = self.ruleset(scratch.path(), program, keys)?;
         let (filters, has_own_shared_memory) = (self.filters.clone(), self.has_own_shared_memory);
         let enter = move || {
             if has_own_shared_memory {
@@ -211,7 +211,7 @@ impl Confinement {
         Ok(())
     }
 
-    fn ruleset(&self, scratch: &Path, program: &Path) -> io::Result<Ruleset> {
+    fn ruleset(&self, scratch: &Path, program: &Path, keys: Option<&Path>) -> io::Result<Ruleset> {
         let ruleset = Ruleset::new(self.abi)?;
         // Search paths often have folders that do not exist or that the user cannot use.
         let is_useless = |error: &io::Error| {
@@ -223,7 +223,7 @@ impl Confinement {
             Err(error) => Err(io::Error::new(error.kind(), format!("'{}': {error}", path.display()))),
             Ok(()) => Ok(()),
         };
-        self.files.readable.iter().try_for_each(|path| grant(path, Access::Read))?;
+        self.files.readable.iter().map(PathBuf::as_path).chain(keys).try_for_each(|path| grant(path, Access::Read))?;
         self.files.writable.iter().try_for_each(|path| grant(path, Access::Write))?;
         grant(scratch, Access::Write)?;
         // A name without a folder is found in PATH, which the caller has permitted.
@@ -312,7 +312,7 @@ mod tests {
         };
         let (mut command, mut scratch) = (Command::new("/bin/sh"), Scratch::new().unwrap());
         command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::piped());
-        confinement.apply(&mut command, &mut scratch, Path::new("/bin/sh"), None).unwrap();
+        confinement.apply(&mut command, &mut scratch, (Path::new("/bin/sh"), None), None).unwrap();
         let output = command.output().unwrap();
         Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
     }

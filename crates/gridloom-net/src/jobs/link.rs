@@ -22,7 +22,7 @@ use super::kind::Kind;
 use super::orphans::MarkedChild;
 use super::scratch::Scratch;
 use super::watch::Excess;
-use super::{JobsConfig, RunAs, environment};
+use super::{JobsConfig, RunAs, WorkerUser, environment};
 use crate::identity::FUNCTION_KEYS_VARIABLE;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
@@ -203,7 +203,12 @@ impl Worker {
     /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
     /// standard output goes to our standard error. It leads a process group that includes the processes that its
     /// functions start.
-    pub(super) fn start(kind: Kind, config: &JobsConfig, run_as: Option<&RunAs>) -> io::Result<Worker> {
+    pub(super) fn start(
+        kind: Kind,
+        config: &JobsConfig,
+        run_as: Option<&RunAs>,
+        user: Option<&WorkerUser>,
+    ) -> io::Result<Worker> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut command = kind.command(config);
@@ -219,9 +224,8 @@ impl Worker {
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
-        if let (Some(keys), Some(run_as)) = (&config.function_keys, run_as) {
-            command.env(FUNCTION_KEYS_VARIABLE, keys.folder_of(run_as.group)?);
-        }
+        let keys = config.function_keys.as_ref().zip(user).map(|(keys, user)| keys.folder_of(user)).transpose()?;
+        command.envs(keys.iter().map(|folder| (FUNCTION_KEYS_VARIABLE, folder)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let segments_max = limit_files(&mut command, config.limits.files);
@@ -230,7 +234,7 @@ impl Worker {
             let program = PathBuf::from(command.get_program());
             let owner = run_as.map(|run_as| (run_as.user, run_as.group));
             confinement
-                .apply(&mut command, &mut scratch, &program, owner)
+                .apply(&mut command, &mut scratch, (&program, keys.as_deref()), owner)
                 .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;
         }
         let mut child = MarkedChild::spawn(&mut command).map_err(|error| {

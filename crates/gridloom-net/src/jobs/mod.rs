@@ -49,7 +49,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, ObjectId, Origin, Pattern, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::exec::{UserCall, WorkerPlace, WorkerStep, choose};
 use gridloom_core::graph::Task;
@@ -69,8 +69,8 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, shared_threads,
-    store_bytes_default,
+    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, WorkerUser,
+    shared_threads, store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
@@ -88,8 +88,8 @@ fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
     LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
 
-/// Maximum number of system users that are remembered.
-const SYSTEM_USERS_MAX: usize = 4096;
+/// Maximum number of users that are remembered.
+const USERS_MAX: usize = 4096;
 
 /// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];
@@ -107,6 +107,8 @@ pub struct Jobs {
     spare_workers: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
+    /// The functions that users may call, as their programs' certificates say.
+    rights: BTreeMap<Box<str>, Vec<Pattern>>,
     /// System users that were looked up, by users of the grid.
     system_users: BTreeMap<Box<str>, Arc<RunAs>>,
     events: Vec<JobEvent>,
@@ -135,6 +137,7 @@ impl Jobs {
             spare_workers: Vec::new(),
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
+            rights: BTreeMap::new(),
             system_users: BTreeMap::new(),
             events: Vec::new(),
             watch: watch_of(config.limits),
@@ -146,7 +149,7 @@ impl Jobs {
     /// Starts each slot's worker of every offered kind now, so that the first tasks need not wait for them. A worker
     /// that cannot be started is retried with the first task, which fails with the reason if that fails too.
     pub fn prestart(&mut self) {
-        if self.config.system_users.are_per_user() {
+        if self.config.function_keys.is_some() || self.config.system_users.are_per_user() {
             return;
         }
         for kind in Kind::ALL {
@@ -182,6 +185,28 @@ impl Jobs {
         }
     }
 
+    /// Records the rights of a user whose program has connected. Those of the latest program apply.
+    pub fn set_rights(&mut self, origin: &Origin) {
+        if self.config.function_keys.is_none() || origin.acts_for_all() {
+            return;
+        }
+        let code = origin.is_administrator.then(Pattern::of_code);
+        let functions = origin.functions.iter().cloned().chain(code).collect();
+        if self.rights.len() >= USERS_MAX {
+            self.rights.clear();
+        }
+        self.rights.insert(origin.user.as_str().into(), functions);
+    }
+
+    /// Returns the user whom a new worker serves, if it serves one.
+    fn worker_user(&self, pending: &Pending) -> Option<WorkerUser> {
+        self.config.function_keys.as_ref()?;
+        let name = pending.task.options.user.clone().unwrap_or_default();
+        // A function elsewhere calls for a user who has not been here: it may call what everybody may.
+        let functions = self.rights.get(&name).cloned().unwrap_or_else(|| vec![Pattern::all()]);
+        Some(WorkerUser { name, functions, group: pending.run_as.as_ref().map(|run_as| run_as.group) })
+    }
+
     /// Returns the system user for a user of the grid. Looking one up takes milliseconds, so successes are kept.
     fn system_user(&mut self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
         if let Some(known) = self.system_users.get(user) {
@@ -189,7 +214,7 @@ impl Jobs {
         }
         let run_as = self.config.system_users.of(user)?;
         if self.config.system_users.are_per_user() {
-            if self.system_users.len() >= SYSTEM_USERS_MAX {
+            if self.system_users.len() >= USERS_MAX {
                 self.system_users.clear();
             }
             self.system_users.extend(run_as.iter().map(|run_as| (user.into(), run_as.clone())));
@@ -440,7 +465,10 @@ impl Jobs {
         });
         let token = match spare {
             Some(at) => self.spare_workers.swap_remove(at),
-            None => self.pool.spawn(kind, self.run_as_of(pending))?,
+            None => {
+                let user = pending.and_then(|pending| self.worker_user(pending));
+                self.pool.spawn(kind, self.run_as_of(pending), user.as_ref())?
+            }
         };
         self.slots[slot][kind as usize] = Some(token);
         Ok(token)

@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use super::kind::Kind;
 use super::link::{self, Death, WaitReason, Worker};
 use super::watch::{Excess, MeasuredWorker};
-use super::{JobsConfig, Registration, RunAs, WorkerToken};
+use super::{JobsConfig, Registration, RunAs, WorkerToken, WorkerUser};
 use crate::worker::protocol::Progress;
 
 /// Time for an idle worker to end by itself before it is killed.
@@ -47,12 +47,18 @@ impl Pool {
         Pool { config, links, ending, canceled, next_token: 0, registrations }
     }
 
-    /// Starts a worker, as a user of the system or that of this process.
+    /// Starts a worker, as a user of the system or that of this process. `user`: the user of the grid whom it serves, if it
+    /// serves one.
     ///
     /// # Errors
     /// If the system cannot start a process.
-    pub(super) fn spawn(&mut self, kind: Kind, run_as: Option<Arc<RunAs>>) -> io::Result<WorkerToken> {
-        let link = Worker::start(kind, &self.config, run_as.as_deref())?;
+    pub(super) fn spawn(
+        &mut self,
+        kind: Kind,
+        run_as: Option<Arc<RunAs>>,
+        user: Option<&WorkerUser>,
+    ) -> io::Result<WorkerToken> {
+        let link = Worker::start(kind, &self.config, run_as.as_deref(), user)?;
         self.next_token += 1;
         let token = WorkerToken(self.next_token);
         self.registrations.extend(link.fds().map(|fd| Registration::Add(fd, token)));

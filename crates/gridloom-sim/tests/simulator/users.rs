@@ -389,3 +389,21 @@ fn code_of_users_who_alternate_on_one_slot_takes_a_start_of_a_worker_each_time()
     assert!((seconds_of(2, run, &alternating) - usual).abs() < 1e-4);
     assert!((seconds_of(1, run, &[1; 10]) - usual).abs() < 1e-4);
 }
+
+#[test]
+fn functions_of_one_user_act_for_this_user_only() {
+    let mut stage = Stage::new();
+    let user = |name: &str| Origin { user: name.into(), ..Origin::default() };
+    let [anna, bert] = ["anna", "bert"].map(|name| stage.program(name, user(name)));
+    let for_anna = Origin { is_functions: true, is_for_user: true, ..user("anna") };
+    let function = stage.program("function", for_anna);
+    let options = |user: &str| CallOptions { user: Some(user.into()), ..CallOptions::default() };
+    let of_bert = stage.call(bert, 0);
+    let as_bert = stage.call_with(function, 0, options("bert"));
+    let error = stage.end_task(function, of_bert).unwrap_err();
+    assert!(error.contains("the call belongs to 'bert', and 'anna' is not an administrator"), "{error}");
+    // It counts as a call of Anna, whatever it states.
+    assert_eq!(stage.end_task(anna, as_bert), Ok(()));
+    assert_eq!(stage.end_of(as_bert), Err(TaskError::Cancelled));
+    stage.end_of(of_bert).unwrap();
+}
