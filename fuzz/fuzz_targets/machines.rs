@@ -78,6 +78,7 @@ fn server() -> Server {
         disk_bytes: 0,
         data_max: 16,
         slowdown: 1.0,
+        separation: Default::default(),
         functions: functions(),
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),

@@ -185,6 +185,18 @@ pub enum TaskError {
          (worker_memory of gridloom.local)", size_text(*.used_bytes), size_text(*.limit_bytes)
     )]
     MemoryExceeded { function: String, server: String, used_bytes: u64, limit_bytes: u64 },
+    /// The task's worker had more processes than the server allows, and was killed.
+    #[error(
+        "server '{server}': the worker of '{function}' and the processes that it has started were killed, because they were {count} and the \
+         limit is {limit}; start fewer processes at a time, or start the server with a larger --worker-processes"
+    )]
+    ProcessesExceeded { function: String, server: String, count: u64, limit: u64 },
+    /// The task ran longer than the server allows, and its worker was killed.
+    #[error(
+        "server '{server}' ended the call of '{function}', because it ran longer than the limit of {limit_seconds} s; divide its work among several calls, \
+         or start the server with a larger --worker-time"
+    )]
+    TimeExceeded { function: String, server: String, limit_seconds: f64 },
 }
 
 fn store_full(function: &str, server: &str, needed: u64, held: u64, limit: u64) -> String {
@@ -240,6 +252,8 @@ impl TaskError {
         | TaskError::WrongResult { function, server, .. }
         | TaskError::CannotRun { function, server, .. }
         | TaskError::MemoryExceeded { function, server, .. }
+        | TaskError::ProcessesExceeded { function, server, .. }
+        | TaskError::TimeExceeded { function, server, .. }
         | TaskError::Refused { function, server, .. }
         | TaskError::NotPermitted { function, server, .. }
         | TaskError::QuotaExceeded { function, server, .. }

@@ -48,7 +48,7 @@ pub use name::{
 };
 pub use name_pattern::NamePattern;
 pub use naming::{InvalidName, NameKind, is_identifier_character, is_identifier_start};
-pub use origin::{Origin, Program};
+pub use origin::{Origin, Program, is_sent_code};
 pub use parts::PartSizes;
 pub use pattern::Pattern;
 pub use priority::Priority;

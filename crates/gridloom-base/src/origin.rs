@@ -16,6 +16,8 @@ pub struct Origin {
     pub is_administrator: bool,
     /// The node may be a function that a server runs. It acts for the programs whose calls the server runs.
     pub is_functions: bool,
+    /// These functions act for the user only, with the user's rights.
+    pub is_for_user: bool,
     /// Functions that the user may call.
     pub functions: Vec<Pattern>,
     /// Name of the machine; empty if unknown.
@@ -25,12 +27,17 @@ pub struct Origin {
 /// The module of the functions that run code of the program, with the slash.
 pub(crate) const CODE_MODULE: &str = "python/";
 
+/// True if a function, `module/function`, runs code that its program sends.
+pub fn is_sent_code(function: &str) -> bool {
+    function.starts_with(CODE_MODULE)
+}
+
 impl Default for Origin {
     /// A user without a name, who may call every function.
     fn default() -> Origin {
         let functions = vec![Pattern::all(), Pattern::of_code()];
         let (user, host) = Default::default();
-        Origin { user, is_administrator: false, is_functions: false, functions, host }
+        Origin { user, is_administrator: false, is_functions: false, is_for_user: false, functions, host }
     }
 }
 
@@ -38,13 +45,18 @@ impl Origin {
     /// True if the user may call a function, `module/function`. The pattern `*` does not include the functions that run code of
     /// the program, except for administrators.
     pub fn may_call(&self, function: &str) -> bool {
-        let is_plain = self.is_administrator || self.is_functions || !function.starts_with(CODE_MODULE);
+        let is_plain = self.may_change_all() || !function.starts_with(CODE_MODULE);
         self.functions.iter().any(|one| one.matches(function) && (is_plain || one.as_str().starts_with(CODE_MODULE)))
+    }
+
+    /// True for functions that act for all programs that call them, whoever their users are.
+    pub fn acts_for_all(&self) -> bool {
+        self.is_functions && !self.is_for_user
     }
 
     /// True if the rules of the grid may refuse calls of this user. Functions act for the programs that call them.
     pub fn is_refused_by_rules(&self) -> bool {
-        !self.is_administrator && !self.is_functions
+        !self.may_change_all()
     }
 
     /// True if this user may cancel calls of the other, and change or delete the other's data. Functions may do so for the
@@ -55,7 +67,7 @@ impl Origin {
 
     /// True if [`Origin::may_change`] is true for all users.
     pub fn may_change_all(&self) -> bool {
-        self.is_administrator || self.is_functions
+        self.is_administrator || self.acts_for_all()
     }
 
     /// Returns the program with this name, for display.
@@ -99,7 +111,10 @@ mod tests {
         let anna = Origin { user: "anna".into(), ..Origin::default() };
         assert!(anna.may_change("anna") && !anna.may_change("bert"));
         assert!(Origin { is_administrator: true, ..anna.clone() }.may_change("bert"));
-        assert!(Origin { is_functions: true, ..anna }.may_change("bert"));
+        let functions = Origin { is_functions: true, ..anna };
+        assert!(functions.may_change("bert"));
+        let of_anna = Origin { is_for_user: true, ..functions };
+        assert!(!of_anna.may_change("bert") && of_anna.may_change("anna") && of_anna.is_refused_by_rules());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use gridloom_base::NameKind;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber, SigningKey,
@@ -11,7 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
 
 use crate::certificate::{BACKDATED, Certificate, Fingerprint, PublicKey, Serial};
 use crate::error::KeysError;
-use crate::identity::{Identity, check_grid, grid_uri};
+use crate::identity::{Identity, check_acts_for_user, check_grid, grid_uri, user_uri};
 use crate::patterns::Patterns;
 use crate::pem;
 use crate::revocations::{Revocation, Signature};
@@ -28,6 +29,8 @@ pub struct Authority {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     pub identity: Identity,
+    /// The only user for whom functions act.
+    pub user: Option<String>,
     pub functions: Patterns,
     pub lifetime: Duration,
 }
@@ -43,7 +46,7 @@ impl Grant {
 
     /// A certificate of the default lifetime for all functions.
     pub fn new(identity: Identity) -> Grant {
-        Grant { identity, functions: Patterns::all(), lifetime: Grant::LIFETIME }
+        Grant { identity, user: None, functions: Patterns::all(), lifetime: Grant::LIFETIME }
     }
 }
 
@@ -213,7 +216,7 @@ impl Authority {
     /// # Errors
     /// If the identity is of another grid, the lifetime is out of bounds, or the authority has expired.
     pub fn issue(&self, key: &PublicKey, grant: &Grant, now: UnixTime) -> Result<Issued, KeysError> {
-        let Grant { identity, functions, lifetime } = grant;
+        let Grant { identity, user, functions, lifetime } = grant;
         if identity.grid() != self.grid() {
             let why = format!("the authority of the grid '{}' cannot certify the {identity}", self.grid());
             return Err(KeysError::Invalid(why));
@@ -227,8 +230,14 @@ impl Authority {
             let why = format!("the authority of the grid '{}' has expired at {}", self.grid(), date(self.not_after()));
             return Err(KeysError::Invalid(why));
         }
+        if let Some(user) = user {
+            check_acts_for_user(identity)?;
+            NameKind::User.check(user).map_err(|error| KeysError::Invalid(error.to_string()))?;
+        }
         let not_after = after(now, *lifetime).min(self.not_after());
-        let uris: Vec<String> = std::iter::once(identity.uri()).chain(functions.uris(identity.grid())).collect();
+        let user = user.iter().map(|user| user_uri(identity.grid(), user));
+        let uris: Vec<String> =
+            std::iter::once(identity.uri()).chain(user).chain(functions.uris(identity.grid())).collect();
         let mut params = params(now, not_after, &uris)?;
         params.distinguished_name = member_name(identity);
         params.is_ca = IsCa::ExplicitNoCa;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use webpki::aws_lc_rs::ECDSA_P256_SHA256;
 use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter};
 
-use crate::identity::Identity;
+use crate::identity::{Identity, is_user_uri, user_of_uri};
 use crate::invalid::Invalid;
 use crate::patterns::{Pattern, Patterns};
 use crate::time::{HOUR, after, seconds};
@@ -24,6 +24,8 @@ pub(crate) const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[ECDSA_P2
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Certificate {
     pub identity: Identity,
+    /// The only user of the grid for whom the holder acts; `None` if it is not restricted. Functions may have one.
+    pub user: Option<String>,
     pub functions: Patterns,
     pub serial: Serial,
     pub not_before: UnixTime,
@@ -40,9 +42,10 @@ impl Certificate {
     pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, String> {
         let parsed = parse(der)?;
         let (not_before, not_after) = dates(&parsed)?;
-        let (identity, functions) = names(&parsed)?;
+        let (identity, user, functions) = names(&parsed)?;
         Ok(Certificate {
             identity,
+            user,
             functions,
             serial: Serial::from_bytes(parsed.serial()).ok_or("its serial number does not have 16 bytes")?,
             not_before,
@@ -103,17 +106,19 @@ pub(crate) fn dates(parsed: &EndEntityCert<'_>) -> Result<(UnixTime, UnixTime), 
     }
 }
 
-fn names(parsed: &EndEntityCert<'_>) -> Result<(Identity, Patterns), String> {
-    let mut uris = parsed.valid_uri_names();
+fn names(parsed: &EndEntityCert<'_>) -> Result<(Identity, Option<String>, Patterns), String> {
+    let mut uris = parsed.valid_uri_names().peekable();
     let first = uris.next().ok_or("it has no identity, gridloom://GRID/ROLE/NAME")?;
     let identity = Identity::from_uri(first).map_err(|error| error.to_string())?;
+    let user = uris.next_if(|uri| is_user_uri(identity.grid(), uri));
+    let user = user.map(|uri| user_of_uri(&identity, uri)).transpose().map_err(|error| error.to_string())?;
     let pattern = |uri: &str| -> Result<Pattern, String> {
         let shown: String = uri.chars().take(SHOWN_CHARACTERS_MAX).collect();
         let unknown = || format!("it has an unknown name, '{}'", gridloom_base::EscapedLine(&shown));
         Patterns::of_uri(identity.grid(), uri).ok_or_else(unknown)
     };
     let patterns = uris.map(pattern).collect::<Result<Vec<Pattern>, String>>()?;
-    Ok((identity.clone(), Patterns::new(patterns).map_err(|error| error.to_string())?))
+    Ok((identity.clone(), user, Patterns::new(patterns).map_err(|error| error.to_string())?))
 }
 
 /// Permits certificates of any usage.

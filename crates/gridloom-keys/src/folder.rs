@@ -633,7 +633,7 @@ impl GridFolder {
     /// If the authority is not here, or there is no own certificate.
     pub fn renew(&self, lifetime: Duration, now: UnixTime) -> Result<Certificate, KeysError> {
         let own = self.own()?.issued.certificate;
-        let grant = Grant { identity: own.identity, functions: own.functions, lifetime };
+        let grant = Grant { identity: own.identity, user: own.user, functions: own.functions, lifetime };
         let bundle = self.issue_and_record(&grant, now)?;
         let _lock = self.lock()?;
         self.replace_own(&bundle)?;

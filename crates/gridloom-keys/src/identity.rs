@@ -129,6 +129,41 @@ impl Identity {
     }
 }
 
+/// Returns the URI that restricts functions to one user.
+pub(crate) fn user_uri(grid: &str, user: &str) -> String {
+    format!("{}/{USER}/{}", grid_uri(grid), percent::encode(user))
+}
+
+/// True if a URI has the form of [`user_uri`].
+pub(crate) fn is_user_uri(grid: &str, uri: &str) -> bool {
+    let rest = uri.strip_prefix(&grid_uri(grid)).and_then(|rest| rest.strip_prefix('/'));
+    rest.and_then(|rest| rest.strip_prefix(USER)).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Returns the user in a URI of that form.
+///
+/// # Errors
+/// If it is no name of a user, or the certificate is not one of functions.
+pub(crate) fn user_of_uri(identity: &Identity, uri: &str) -> Result<String, Invalid> {
+    check_acts_for_user(identity)?;
+    let rest = uri.rsplit_once('/').map_or("", |(_, name)| name);
+    let user = percent::decode(rest).ok_or_else(|| Invalid::new("the user is not percent-encoded UTF-8"))?;
+    NameKind::User.check(&user).map_err(Invalid::new)?;
+    Ok(user)
+}
+
+/// # Errors
+/// If a certificate of this identity may not name a user.
+pub(crate) fn check_acts_for_user(identity: &Identity) -> Result<(), Invalid> {
+    match identity.role {
+        Role::Functions => Ok(()),
+        role => Err(Invalid::new(format!("a certificate for the role {role} names a user; only one of functions may"))),
+    }
+}
+
+/// In a URI, the word in the place of a role.
+const USER: &str = "user";
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = if self.role == Role::Functions { " of the server" } else { "" };

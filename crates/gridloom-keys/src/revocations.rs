@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificate::{Certificate, Serial, from_hex, to_hex};
 use crate::error::KeysError;
-use crate::identity::Identity;
+use crate::identity::{Identity, Role};
 use crate::json_lines::{self, LineError};
 use crate::time::as_seconds;
 
@@ -88,9 +88,15 @@ impl Revocations {
         self.0.is_empty()
     }
 
-    /// Returns the revocation that applies to a certificate.
+    /// Returns the revocation that applies to a certificate. One of a user also applies to functions that act for this user.
     pub fn of(&self, certificate: &Certificate) -> Option<&Revocation> {
-        self.of_issued(certificate.serial, &certificate.identity, certificate.issued_at())
+        let Certificate { serial, identity, user, .. } = certificate;
+        let of_user = |role| {
+            let user = Identity::new(identity.grid(), role, user.as_deref()?).ok()?;
+            self.of_identity(&user).filter(|revocation| certificate.issued_at() <= revocation.at)
+        };
+        let of_users = || [Role::Client, Role::Administrator].into_iter().find_map(of_user);
+        self.of_issued(*serial, identity, certificate.issued_at()).or_else(of_users)
     }
 
     pub(crate) fn of_issued(&self, serial: Serial, identity: &Identity, issued_at: UnixTime) -> Option<&Revocation> {
@@ -189,7 +195,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::identity::Role;
     use crate::time::seconds;
 
     fn identity(name: &str) -> Identity {

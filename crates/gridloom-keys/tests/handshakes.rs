@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridloom_keys::{
-    Authority, Bundle, DAY, Grant, HOUR, Identity, Membership, Memberships, Patterns, Refusal, Revocation, Revocations,
-    Revoked, Role, Trust, UnixTime, refusal_in_words,
+    Authority, Bundle, DAY, Grant, HOUR, Identity, Issued, Membership, Memberships, Patterns, Refusal, Revocation,
+    Revocations, Revoked, Role, Trust, UnixTime, refusal_in_words,
 };
 use proptest::prelude::*;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType, SerialNumber};
@@ -501,4 +501,40 @@ proptest! {
         prop_assert!(trust.verify(&[changed.into()], now()).is_err());
         prop_assert!(trust.verify(&[der[..end.index(der.len())].to_vec().into()], now()).is_err());
     }
+}
+
+#[test]
+fn only_certificates_of_functions_name_a_user_and_a_revoked_user_has_none() {
+    let authority = Authority::new("lab", now()).unwrap();
+    let for_anna = |role, name: &str| Grant { user: Some("anna".into()), ..grant("lab", role, name) };
+    let issued = authority.issue_bundle(&for_anna(Role::Functions, "s1"), now()).unwrap().issued;
+    assert_eq!(issued.certificate.user.as_deref(), Some("anna"));
+    let read = Issued::from_pem(issued.to_pem().as_bytes()).unwrap().certificate;
+    assert_eq!(
+        (&read.user, &read.functions, &read.identity),
+        (&issued.certificate.user, &Patterns::all(), &issued.certificate.identity)
+    );
+    for role in [Role::Client, Role::Server, Role::Administrator] {
+        let error = authority.issue_bundle(&for_anna(role, "s1"), now()).unwrap_err().to_string();
+        assert!(error.contains(&format!("a certificate for the role {role} names a user")), "{error}");
+    }
+    let nobody = Grant { user: Some("a\nb".into()), ..grant("lab", Role::Functions, "s1") };
+    assert!(authority.issue_bundle(&nobody, now()).is_err());
+
+    let revocation_of = |role, name: &str, at| {
+        let revoked = Revoked::Identity(Identity::new("lab", role, name).unwrap());
+        let mut all = Revocations::default();
+        all.add(Revocation::new(revoked, at, "left").unwrap());
+        all
+    };
+    for (role, name, applies) in [
+        (Role::Client, "anna", true),
+        (Role::Administrator, "anna", true),
+        (Role::Client, "bert", false),
+        (Role::Functions, "s1", true),
+    ] {
+        assert_eq!(revocation_of(role, name, now()).of(&read).is_some(), applies, "{role} {name}");
+    }
+    let earlier = UnixTime::since_unix_epoch(Duration::from_secs(now().as_secs() - 7200));
+    assert!(revocation_of(Role::Client, "anna", earlier).of(&read).is_none(), "the certificate is newer");
 }

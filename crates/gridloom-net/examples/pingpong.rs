@@ -206,9 +206,11 @@ fn null_function() -> JobsConfig {
         queue_depth: 4,
         env: vec![],
         pass_env: Vec::new(),
-        run_as: None,
+        system_users: Default::default(),
+        function_keys: None,
         slowdown: 1.0,
-        worker_memory_bytes: None,
+        limits: Default::default(),
+        separation: Default::default(),
         worker_group: None,
         confinement: None,
     }

@@ -62,6 +62,14 @@ pub(crate) fn world_line_for(input: &Input) -> Option<LogLine> {
             let line = LogLine::new(Level::Warning, Category::Worker, "a worker process exceeded its memory limit");
             Some(line.task(*task).why(error))
         }
+        Input::TaskEnded {
+            task,
+            outcome: Err(error @ (TaskError::ProcessesExceeded { .. } | TaskError::TimeExceeded { .. })),
+            ..
+        } => {
+            let line = LogLine::new(Level::Warning, Category::Worker, "a worker process exceeded a limit");
+            Some(line.task(*task).why(error))
+        }
         Input::TaskEnded { task, outcome, .. } if tracing::enabled!(target: "gridloom.worker", tracing::Level::DEBUG) => {
             Some(match outcome {
                 Ok(_) => debug(Category::Worker, "a task has ended").task(*task),

@@ -160,6 +160,19 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             fields.set_item("limit_bytes", limit_bytes)?;
             "MemoryExceeded"
         }
+        TaskError::ProcessesExceeded { function, server, count, limit } => {
+            set("function", function)?;
+            set("server", server)?;
+            fields.set_item("used", count)?;
+            fields.set_item("limit", limit)?;
+            "ProcessesExceeded"
+        }
+        TaskError::TimeExceeded { function, server, limit_seconds } => {
+            set("function", function)?;
+            set("server", server)?;
+            fields.set_item("limit", limit_seconds)?;
+            "TimeExceeded"
+        }
         TaskError::Preempted { function, server } => {
             set("function", function)?;
             set("server", server)?;

@@ -251,7 +251,7 @@ fn approve(keys: &KeysFolder, options: &Approve, now: UnixTime) -> Result<()> {
     let functions: Vec<Pattern> = options.functions.clone().unwrap_or_else(requested);
     let functions = Patterns::new(with_code(&functions, options.run_code))?;
     let lifetime = Duration::from_secs(u64::from(options.days) * DAY.as_secs());
-    let grant = Grant { identity: Identity::new(asked.grid(), role, name)?, functions, lifetime };
+    let grant = Grant { identity: Identity::new(asked.grid(), role, name)?, user: None, functions, lifetime };
     let fingerprint = request.fingerprint();
     if options.show {
         return match options.json {

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gridloom::{BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_names, load_offer};
-use gridloom_base::Fnv;
 use gridloom_base::address::NodeAddress;
 use gridloom_base::size::parse_size;
+use gridloom_base::{Fnv, NameKind};
+use gridloom_core::exec::Separation;
 use gridloom_core::node::{Command as NodeCommand, Event, Role, Server, ServerConfig};
 use gridloom_idl::method::is_listed;
 use gridloom_idl::{Body, Definition};
@@ -19,9 +21,10 @@ use gridloom_keys::GRID_VARIABLE;
 use gridloom_net::driver::{BoxMachine, NetConfig, NetNode};
 use gridloom_net::durable::Durable;
 use gridloom_net::identity::{FUNCTION_KEYS_VARIABLE, NodeKeys, host_name};
-use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, shared_threads};
+use gridloom_net::jobs::{Interpreter, JobsConfig, RunAs, SystemUsers, UserMapping, WorkerLimits, shared_threads};
 use gridloom_net::storage::Storage;
 use gridloom_net::worker::nested;
+use gridloom_platform::units as quantities;
 use gridloom_resources::text_file::check_regular;
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
@@ -29,8 +32,8 @@ use signal_hook::consts::SIGUSR1;
 use super::programs::{OfferedProgram, ProgramParser, add_programs, check_interpreter, check_program};
 use super::worker::{UnusableFunction, check_libraries};
 use super::{
-    AGENT_VARIABLE, AgentOption, ListenOptions, OwnFolder, absolute, count, drive, hide_memory, log_waits_on_signal,
-    parse_listen, parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
+    AGENT_VARIABLE, AgentOption, ListenOptions, absolute, count, drive, hide_memory, log_waits_on_signal, parse_listen,
+    parse_speed, parse_upload_rate, print_json, print_line, stop_on_signals,
 };
 use crate::model_store::{ModelStore, usual_folder};
 use crate::registered::{REGISTERED, RegistrationWatch};
@@ -42,8 +45,11 @@ mod readable_authority;
 
 use confinement::confinement;
 use folders::{check_folders, check_worker_group, open_durable, open_storage, places, store_bytes};
-use function_keys::function_keys;
+use function_keys::{FolderOfKeys, function_keys};
 use readable_authority::{report_readable_authority, report_readable_own_key};
+
+/// Value of --run-as-user: each user of the grid has the user of the system with the same name.
+const SAME_NAME: &str = "@user";
 
 /// Variable with the number of ranks of functions that use MPI; the prelude of inline bodies reads it.
 const RANKS_VARIABLE: &str = "GRIDLOOM_MPI_RANKS";
@@ -129,6 +135,21 @@ pub struct ServerOptions {
     /// A worker that exceeds the limit is killed, and its call fails [default: none]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     worker_memory: Option<u64>,
+    /// Limit of the processes of one worker, itself included. A worker that exceeds it is killed with its processes, and its
+    /// call fails [default: none]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "NUMBER")]
+    worker_processes: Option<u64>,
+    /// Limit of the open files of each process of a worker, at least 64 [default: that of the server]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(WorkerLimits::FILES), value_name = "NUMBER")]
+    worker_files: Option<u64>,
+    /// Limit of the time that a call may run, such as 90s or 2h, without waits for other calls. The worker of a longer one is
+    /// killed, and the call fails [default: none]
+    #[arg(long, value_parser = parse_call_time, value_name = "TIME")]
+    worker_time: Option<Duration>,
+    /// Run each user's calls in workers of their own. Without this option, this applies to functions that programs send
+    /// (--run-code), and calls of different users of the offered functions share workers
+    #[arg(long)]
+    separate_users: bool,
     /// Folder for data that do not fit into memory
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
@@ -160,6 +181,10 @@ pub struct ServerOptions {
     /// User that runs functions; the server must be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
+    /// User of the system that runs the functions of a user of the grid, whom the certificate names: USER=NAME, or @user for
+    /// the one of the same name. Those of other users are refused, or run as --run-as says; may be repeated
+    #[arg(long, value_name = "USER=NAME")]
+    run_as_user: Vec<String>,
     /// Confine functions: they can read the system, the interpreter and the folders of the offered code, write to a
     /// temporary folder, and use no other files, such as keys and stored data
     #[arg(long)]
@@ -247,7 +272,7 @@ fn codes_of(definitions: &[Definition]) -> BTreeMap<String, u64> {
     codes.collect()
 }
 
-fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -> Result<Vec<(String, OsString)>> {
+fn worker_environment(options: &Options, name: &str, keys: Option<&FolderOfKeys>) -> Result<Vec<(String, OsString)>> {
     let mut variables = shared_threads(options.server.slots, &[]);
     if std::env::var_os(RANKS_VARIABLE).is_none() {
         variables.push((RANKS_VARIABLE.into(), gridloom_resources::processors().to_string()));
@@ -260,8 +285,8 @@ fn worker_environment(options: &Options, name: &str, keys: Option<&OwnFolder>) -
     }
     let mut variables: Vec<(String, OsString)> =
         variables.into_iter().map(|(name, value)| (name, value.into())).collect();
-    if let Some(OwnFolder(folder, _)) = keys {
-        variables.push((FUNCTION_KEYS_VARIABLE.into(), folder.into()));
+    if let Some(keys) = keys {
+        variables.extend(keys.of_all().map(|folder| (FUNCTION_KEYS_VARIABLE.into(), folder.0.clone().into())));
         // The user's choice is for programs. Functions use the keys of the grid that they connect to.
         variables.push((GRID_VARIABLE.into(), OsString::new()));
     }
@@ -274,20 +299,47 @@ fn has_own_functions(options: &Options) -> bool {
     options.run_code || !options.programs.is_empty() || options.files.iter().any(is_own)
 }
 
-/// Looks a user up with the system's tools, so that all its sources of users count.
-fn user_named(name: &str) -> Result<RunAs> {
-    if !rustix::process::geteuid().is_root() {
-        bail!("--run-as {name}: only a server that root runs can run functions as another user");
-    }
-    let output = Command::new("getent").args(["passwd", "--", name]).output().context("cannot run 'getent'")?;
-    let line = String::from_utf8_lossy(&output.stdout).into_owned();
-    let fields: Vec<&str> = line.trim_end().split(':').collect();
-    match fields[..] {
-        [name, _, user, group, _, home, _] => {
-            let number = |text: &str| text.parse().with_context(|| format!("'getent passwd {name}' printed '{text}'"));
-            Ok(RunAs { name: name.into(), user: number(user)?, group: number(group)?, home: home.into() })
+/// Returns the users of the system as whom functions run.
+fn system_users(options: &ServerOptions) -> Result<SystemUsers> {
+    let found = |option: &str, name: &str| -> Result<Arc<RunAs>> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("{option}: only a server that root runs can run functions as another user");
         }
-        _ => bail!("--run-as {name}: there is no such user"),
+        RunAs::named(name).map(Arc::new).map_err(|error| anyhow::anyhow!("{option}: {error}"))
+    };
+    let run_as = options.run_as.as_deref().map(|name| found(&format!("--run-as {name}"), name)).transpose()?;
+    if options.run_as_user.is_empty() {
+        return Ok(run_as.map_or(SystemUsers::Own, SystemUsers::One));
+    }
+    let mut mapping = UserMapping { others: run_as, ..UserMapping::default() };
+    for text in &options.run_as_user {
+        let option = format!("--run-as-user {text}");
+        if text == SAME_NAME {
+            // Fails early if functions cannot run as others.
+            found(&option, "root")?;
+            mapping.same_names = true;
+            continue;
+        }
+        let Some((user, name)) = text.rsplit_once('=') else {
+            bail!("{option}: expected USER=NAME, a user of the grid and one of the system, or {SAME_NAME}");
+        };
+        NameKind::User.check(user).map_err(|error| anyhow::anyhow!("{option}: {error}"))?;
+        let run_as = found(&option, name)?;
+        if run_as.user == 0 {
+            bail!("{option}: functions of users do not run as root; name another user of the system");
+        }
+        if mapping.named.insert(user.to_string(), run_as).is_some() {
+            bail!("{option}: '{user}' is named twice; name one user of the system for each user of the grid");
+        }
+    }
+    Ok(SystemUsers::PerUser(mapping))
+}
+
+fn parse_call_time(text: &str) -> Result<Duration, String> {
+    let seconds = quantities::time(text)?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if time >= WorkerLimits::CALL_TIME_MIN => Ok(time),
+        _ => Err(format!("'{text}' is {seconds} s; expected at least 0.1 s, such as 90s or 2h")),
     }
 }
 
@@ -308,7 +360,12 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     check_folders(&options)?;
     options.server.worker_group.as_deref().map(check_worker_group).transpose()?;
     check_interpreter(&options.server.python)?;
-    let run_as = options.server.run_as.as_deref().map(user_named).transpose()?;
+    let system_users = system_users(&options.server)?;
+    if system_users.are_per_user() && options.checkpoints.is_some() {
+        bail!(
+            "--checkpoints: elements of different users cannot share the folder; use --run-as instead of --run-as-user"
+        );
+    }
     let name = options.server.name.clone().unwrap_or_else(default_name);
     let keys = keys(&options, &name)?;
     rest.start_log();
@@ -344,19 +401,24 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     let functions = offer.definitions.iter().map(|definition| definition.signature.clone()).collect();
     let codes = codes_of(&offer.definitions);
     if has_own_functions(&options) && !options.server.confine {
-        report_readable_authority(&keys.own, run_as.as_ref());
-        if options.run_code && run_as.is_none() && rest.has_keys_folder() {
+        report_readable_authority(&keys.own, &system_users);
+        if options.run_code && system_users == SystemUsers::Own && rest.has_keys_folder() {
             report_readable_own_key(&keys.own);
         }
     }
+    let separation = match options.server.separate_users || system_users.are_per_user() {
+        true => Separation::AllFunctions,
+        false => Separation::SentCode,
+    };
     let functions_keys = match options.server.no_agent {
         true => None,
         false => {
-            let sees_user_keys = run_as.is_none() && !options.server.confine;
-            function_keys(keys.functions, run_as.as_ref(), sees_user_keys, has_own_functions(&options))?
+            let sees_user_keys = system_users == SystemUsers::Own && !options.server.confine;
+            function_keys(keys.functions, (&system_users, separation), sees_user_keys, has_own_functions(&options))?
         }
     };
-    let confinement = confinement(&options, &offer, functions_keys.as_ref(), run_as.as_ref())?;
+    let confinement =
+        confinement(&options, &offer, functions_keys.as_ref().and_then(FolderOfKeys::of_all), &system_users)?;
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,
@@ -368,9 +430,16 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         queue_depth: options.server.queue_depth,
         env: worker_environment(&options, &name, functions_keys.as_ref())?,
         pass_env: options.server.env.clone(),
-        run_as,
+        function_keys: functions_keys.as_ref().and_then(FolderOfKeys::of_users),
+        system_users,
         slowdown: options.server.slowdown,
-        worker_memory_bytes: options.server.worker_memory,
+        separation,
+        limits: WorkerLimits {
+            memory_bytes: options.server.worker_memory,
+            processes: options.server.worker_processes,
+            files: options.server.worker_files,
+            call_time: options.server.worker_time,
+        },
         worker_group: options.server.worker_group,
         confinement,
     };
@@ -407,6 +476,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             disk_bytes,
             data_max,
             slowdown: options.server.slowdown,
+            separation,
             functions,
             code_hashes: codes,
             models: models.clone(),

@@ -43,3 +43,4 @@ mod up_slurm;
 mod up_ssh;
 mod up_two_users;
 mod usage;
+mod worker_users;

@@ -399,10 +399,10 @@ int look(const char *what) {
 "#;
 
 /// A folder that every user can reach, unlike that of the build; removed at the end.
-struct PublicFolder(PathBuf);
+pub(crate) struct PublicFolder(pub(crate) PathBuf);
 
 impl PublicFolder {
-    fn new() -> PublicFolder {
+    pub(crate) fn new() -> PublicFolder {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let name = format!("gridloom-public-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -443,7 +443,12 @@ impl Drop for PublicFolder {
 
 /// Starts a server of the function that looks around, with the command `front` before it. Returns the server and a
 /// function that returns what it sees.
-fn looking(grid: &Grid, open: &PublicFolder, front: &[&str], arguments: &[&str]) -> (Running, impl Fn(&str) -> i64) {
+pub(crate) fn looking(
+    grid: &Grid,
+    open: &PublicFolder,
+    front: &[&str],
+    arguments: &[&str],
+) -> (Running, impl Fn(&str) -> i64) {
     let (source, idl) = (
         file("look.c", LOOK),
         file("look.idl", "Module cli;\nDefine look(IN string what, OUT int *seen) Calls \"C\" seen = look(what);\n"),
@@ -489,7 +494,7 @@ fn functions_see_of_the_servers_environment_what_is_common_or_named() {
 
 /// Returns commands that a function runs with the keys of its server's functions: one that opens a session, and one that
 /// would be a server.
-fn session_and_server(open: &PublicFolder) -> [String; 2] {
+pub(crate) fn session_and_server(open: &PublicFolder) -> [String; 2] {
     let program = open.0.join("gridloom");
     let program = program.display();
     [
@@ -550,7 +555,7 @@ fn functions_do_not_read_the_memory_of_their_server() {
 }
 
 /// Returns the reason for which this kernel cannot confine functions.
-fn why_not_confined() -> Option<String> {
+pub(crate) fn why_not_confined() -> Option<String> {
     let arguments = ["serve", "--no-functions", "--no-agent", "--confine", "--until-stdin-closes"];
     let output = output_of(&mut gridloom(&arguments));
     let error = String::from_utf8_lossy(&output.stderr);

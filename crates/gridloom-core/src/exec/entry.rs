@@ -37,6 +37,8 @@ pub struct TaskEntry {
     pub state: State,
     /// True for a plain call: results are sent to the caller at once and nothing is kept.
     pub is_call: bool,
+    /// True if the workers of its function serve one user each.
+    pub is_separate: bool,
     pub(super) place: Place,
     /// Number of missing inputs, plus one if it waits for its turn among the methods of its object.
     pub(super) missing: u32,

@@ -22,11 +22,15 @@
 //! The [rules](Rules) of the grid limit the slots that the tasks of a user occupy at a time. Tasks of other users pass a task
 //! that has to wait for this reason; those of its user do not. Tasks that wait for answers or for their own calls do not
 //! count, since the calls need slots. When they resume, a user may have more slots than that for a while.
+//!
+//! Workers of different users stay apart ([`workers`]). So a short task does not queue behind tasks of another user if that
+//! could need another worker: it waits until a slot is free.
 
 mod entry;
 mod fair_queue;
 mod method_queues;
 mod users;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +42,7 @@ use users::Users;
 pub use entry::{State, TaskEntry};
 pub use fair_queue::TaskOwner;
 pub use users::UserLoad;
+pub use workers::{Separation, UserCall, WorkerPlace, WorkerStep, WorkerUse, choose};
 
 use crate::graph::Task;
 use gridloom_base::{DatumId, NodeId, ObjectId, Quota, Rules, TaskId};
@@ -46,6 +51,7 @@ use gridloom_base::{DatumId, NodeId, ObjectId, Quota, Rules, TaskId};
 #[derive(Clone, Debug)]
 pub struct Executor {
     slots: u32,
+    separation: Separation,
     next_number: u64,
     tasks: BTreeMap<TaskId, TaskEntry>,
     held: FairQueue,
@@ -72,6 +78,8 @@ pub struct Executor {
     /// Number of tasks of each client here.
     clients: BTreeMap<NodeId, u32>,
     users: Users,
+    /// Number of tasks here, in any state, of separate functions.
+    separate: u32,
 }
 
 impl Executor {
@@ -79,6 +87,7 @@ impl Executor {
     pub fn new(slots: u32) -> Executor {
         Executor {
             slots,
+            separation: Separation::default(),
             next_number: 0,
             tasks: BTreeMap::new(),
             held: FairQueue::default(),
@@ -96,7 +105,13 @@ impl Executor {
             readers: BTreeMap::new(),
             clients: BTreeMap::new(),
             users: Users::new(slots),
+            separate: 0,
         }
+    }
+
+    /// Sets the functions whose workers serve one user each.
+    pub fn with_separation(self, separation: Separation) -> Executor {
+        Executor { separation, ..self }
     }
 
     /// Adds a task of a user in the state *held*. Returns false if it is already here (a repeated message).
@@ -121,7 +136,10 @@ impl Executor {
         let owner = TaskOwner { user: user.clone(), program: task.program() };
         self.users.add(user);
         self.held.insert(&owner, self.users.weight(user), place, task.id);
-        self.tasks.insert(task.id, TaskEntry { task, owner, state: State::Held, is_call, place, missing: 0 });
+        let is_separate = self.separation.separates(task.name());
+        self.separate += u32::from(is_separate);
+        let entry = TaskEntry { task, owner, state: State::Held, is_call, is_separate, place, missing: 0 };
+        self.tasks.insert(entry.task.id, entry);
         true
     }
 
@@ -300,7 +318,11 @@ impl Executor {
         // Workers do not know which slots belong to a gang.
         // Nor do they know which slots count for which user.
         let has_gangs = gang > 0 || self.gangs > 0 || self.lent > 0;
-        let is_alone = entry.task.object().is_some() || has_gangs || self.users.is_limited(&entry.owner.user);
+        let others_run = self.running > self.users.running(&entry.owner.user);
+        let is_alone = entry.task.object().is_some()
+            || has_gangs
+            || self.users.is_limited(&entry.owner.user)
+            || self.separate > 0 && others_run;
         let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
         // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
         // asking tasks: the answer that they wait for may be behind it.
@@ -378,6 +400,7 @@ impl Executor {
     pub fn remove(&mut self, id: TaskId) -> Option<TaskEntry> {
         let entry = self.tasks.remove(&id)?;
         self.users.remove(&entry.owner.user, entry.task.options.gang, entry.state);
+        self.separate -= u32::from(entry.is_separate);
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
         self.lent -= entry.lent_slots();
@@ -563,6 +586,10 @@ impl Executor {
             (State::AwaitingCalls, self.calling as usize),
         ];
         self.users.check(self.tasks.values())?;
+        let separate = self.tasks.values().filter(|entry| entry.is_separate).count();
+        if separate != self.separate as usize {
+            return Err(format!("{separate} tasks are of separate functions, and {} are counted", self.separate));
+        }
         let ganged: u32 = self.tasks.values().map(TaskEntry::extra_gang_slots).sum();
         if ganged != self.ganged {
             return Err(format!("gangs have {ganged} slots beside their first ones, and {} are counted", self.ganged));

@@ -270,6 +270,39 @@ fn a_cancelled_waiter_is_forgotten() {
     assert!(executor.is_empty());
 }
 
+#[test]
+fn short_calls_of_different_users_do_not_queue_in_one_worker() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let sent =
+        |serial| Arc::new(Task { kind: TaskKind::call("python/run", 0), ..(*task(serial, &[], 20 + serial)).clone() });
+    let started = |executor: &mut Executor| {
+        let started =
+            std::iter::from_fn(|| executor.next_start(|_| 9)).map(|task| task.id.serial).collect::<Vec<u64>>();
+        executor.check().unwrap();
+        started
+    };
+    for (make, queues) in
+        [(&sent as &dyn Fn(u64) -> Arc<Task>, false), (&|serial| task(serial, &[], 20 + serial), true)]
+    {
+        let mut executor = Executor::new(1);
+        for (serial, user) in [(1, "anna"), (2, "anna"), (3, "bert")] {
+            executor.add(make(serial), &user.into(), true);
+            admit_first(&mut executor, |_| true);
+        }
+        // The users take turns.
+        let first = started(&mut executor);
+        assert_eq!(first, if queues { vec![1, 3, 2] } else { vec![1] });
+        if !queues {
+            executor.remove(id(1));
+            assert_eq!(started(&mut executor), [3]);
+            executor.remove(id(3));
+            executor.add(make(4), &"anna".into(), true);
+            admit_first(&mut executor, |_| true);
+            assert_eq!(started(&mut executor), [2, 4], "those of one user do");
+        }
+    }
+}
+
 /// Returns rules that allow each user that many slots.
 fn slots_allowed(slots: u64) -> Arc<Rules> {
     let everybody =

@@ -113,6 +113,11 @@ impl Users {
         self.users.get(user).is_some_and(|user| user.slots_max < self.slots)
     }
 
+    /// Returns the number of tasks that run.
+    pub(super) fn running(&self, user: &str) -> u32 {
+        self.users.get(user).map_or(0, |user| user.running as u32)
+    }
+
     /// Returns the number of tasks that have not begun.
     pub(super) fn waiting(&self, user: &str) -> u64 {
         self.users.get(user).map_or(0, |user| user.held + user.waiting + user.ready)

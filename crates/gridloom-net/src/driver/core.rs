@@ -21,7 +21,7 @@ use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Program, Time, dial};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Kind, ReceiveBuffer};
 use gridloom_core::node::message::{AuditEvent, AuditRecord, DataMessage, Message};
-use gridloom_core::node::{Category, Effect, Event, Input, LogLine};
+use gridloom_core::node::{Category, Effect, Event, Input, LogLine, Role};
 use mio::event::Event as Readiness;
 use mio::{Events, Token};
 
@@ -181,7 +181,12 @@ impl Core {
         loop {
             if let Some(news) = self.contacts.take_update() {
                 match news {
-                    contacts::ConnectionUpdate::Input(input) => self.pending.push_back(input),
+                    contacts::ConnectionUpdate::Input(input) => {
+                        if let Input::PeerUp { role: Role::Client, origin, .. } = &input {
+                            self.workers.client_up(origin);
+                        }
+                        self.pending.push_back(input);
+                    }
                     contacts::ConnectionUpdate::Log(line) => self.log(line),
                     contacts::ConnectionUpdate::TurnedAway(line) => self.turned_away(line),
                     contacts::ConnectionUpdate::Up(link, hello, pass, version) => {

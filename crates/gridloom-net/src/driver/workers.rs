@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use gridloom_base::{ObjectId, TaskError, TaskId};
+use gridloom_base::{ObjectId, Origin, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
 use gridloom_core::node::Input;
@@ -53,6 +53,13 @@ impl Workers {
         let (server, function) = (self.server.clone(), task.name().to_string());
         let error = TaskError::CannotRun { server, function, why: "it has no slots".into() };
         Some(Input::TaskEnded { task: task.id, outcome: Err(error), run_ns: 0 })
+    }
+
+    /// Records the rights of the user of a client.
+    pub(super) fn client_up(&mut self, origin: &Origin) {
+        if let Some(jobs) = &mut self.jobs {
+            jobs.set_rights(origin);
+        }
     }
 
     pub(super) fn stop(&mut self, task: TaskId) {

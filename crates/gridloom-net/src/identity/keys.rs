@@ -18,7 +18,7 @@ use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
     Authority, Bundle, Certificate, CertificateDer, Fingerprint, Grant, GridFolder, Identity, KeysError, KeysFolder,
-    Membership, Memberships, Observer, Revocations, Role, UnixTime, chosen_grid,
+    Membership, Memberships, Observer, Pattern, Patterns, Revocations, Role, UnixTime, chosen_grid,
 };
 
 use rustls::ServerConfig;
@@ -213,6 +213,18 @@ impl FunctionKeys {
         let Some(grid) = self.issuer.as_ref().filter(|_| now >= certificate.renewal_due_at()) else { return Ok(false) };
         self.current = grid.issue(&Grant::new(certificate.identity.clone()), now)?;
         Ok(true)
+    }
+
+    /// Issues keys for functions that act for one user only, who may call these functions; `None` if the authority is on
+    /// another machine.
+    ///
+    /// # Errors
+    /// If the files of the authority cannot be used, or the name is not that of a user.
+    pub fn for_user(&self, user: &str, functions: &[Pattern], now: UnixTime) -> Result<Option<Bundle>, KeysError> {
+        let Some(grid) = &self.issuer else { return Ok(None) };
+        let functions = Patterns::new(functions.iter().cloned())?;
+        let identity = self.current.issued.certificate.identity.clone();
+        grid.issue(&Grant { user: Some(user.into()), functions, ..Grant::new(identity) }, now).map(Some)
     }
 
     pub fn can_renew(&self) -> bool {

@@ -1,17 +1,23 @@
 //! Configuration and events of the slots.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 use gridloom_base::limits::STORE_BYTES_DEFAULT;
-use gridloom_base::{DatumId, Meta, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, Pattern, TaskError, TaskId};
 use gridloom_core::call::{Callback, TaskOutput};
+use gridloom_core::exec::Separation;
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
 
-use super::Confinement;
+use super::{Confinement, SystemUsers};
 
 /// The configuration of the slots.
 #[derive(Clone, Debug)]
@@ -36,16 +42,40 @@ pub struct JobsConfig {
     pub env: Vec<(String, OsString)>,
     /// Variables of this process that workers inherit in addition to the common ones; a trailing star matches any suffix.
     pub pass_env: Vec<String>,
-    /// User as whom workers run; `None` for the user of this process.
-    pub run_as: Option<RunAs>,
+    /// Users as whom workers run.
+    pub system_users: SystemUsers,
+    /// Keys of functions, if each worker serves one user from its start; otherwise `env` names the folder.
+    pub function_keys: Option<Arc<dyn FunctionKeyFolders>>,
     /// Factor by which calls take longer than they need, to emulate a slower processor. 1 means full speed.
     pub slowdown: f64,
-    /// Maximum private memory of a worker and the processes that it has started, in bytes.
-    pub worker_memory_bytes: Option<u64>,
+    /// The functions whose workers serve one user each.
+    pub separation: Separation,
+    /// What one worker may use.
+    pub limits: WorkerLimits,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,
     /// How workers are confined; `None` if they are not.
     pub confinement: Option<Confinement>,
+}
+
+/// What one worker and the processes that it has started may use; `None` means no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorkerLimits {
+    /// Private memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Number of processes, the worker included.
+    pub processes: Option<u64>,
+    /// Number of open files of each process.
+    pub files: Option<u64>,
+    /// Time that a call may compute, without waits for its program and for calls of its own.
+    pub call_time: Option<Duration>,
+}
+
+impl WorkerLimits {
+    /// Range of the limit of open files: a worker needs some itself.
+    pub const FILES: RangeInclusive<u64> = 64..=1 << 20;
+    /// Shortest limit of the time of a call. It is checked ten times a second.
+    pub const CALL_TIME_MIN: Duration = Duration::from_millis(100);
 }
 
 /// A Python interpreter, and its options.
@@ -71,13 +101,24 @@ impl<P: AsRef<Path>> From<P> for Interpreter {
     }
 }
 
-/// The user as whom workers run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RunAs {
-    pub name: String,
-    pub user: u32,
-    pub group: u32,
-    pub home: PathBuf,
+/// A user of the grid whom a worker serves.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WorkerUser {
+    /// The user's name.
+    pub name: Box<str>,
+    /// Functions that the user may call.
+    pub functions: Vec<Pattern>,
+    /// The main group of the system user as whom the worker runs; `None` for the user of this process.
+    pub group: Option<u32>,
+}
+
+/// Makes folders with the keys of functions for workers that serve one user.
+pub trait FunctionKeyFolders: fmt::Debug + Send + Sync {
+    /// Returns a folder that the worker of this user can read.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    fn folder_of(&self, user: &WorkerUser) -> io::Result<PathBuf>;
 }
 
 /// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.

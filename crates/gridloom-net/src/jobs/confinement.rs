@@ -3,12 +3,13 @@
 //!
 //! | | what functions cannot do |
 //! |---|---|
-//! | landlock | open files other than those in [`PermittedFiles`] and in the scratch folder of their worker; trace processes outside of their worker; since Linux 6.12, send signals to them |
+//! | landlock | open files other than those in [`PermittedFiles`] and in the scratch folder of their worker; trace processes outside of their worker; since Linux 6.12, send signals to them; since Linux 7.1, connect to their unix sockets, except those in [`NAME_SERVICES`] and of nodes |
 //! | seccomp | make the system calls in [`system_calls`] |
 //! | `no_new_privs` | gain privileges by executing a program such as `sudo` |
+//! | namespaces, if root runs the server | use the shared memory of other workers ([`shared_memory`]) |
 //! | capabilities | as root: what root can do beyond [`CAPABILITIES`] |
 //!
-//! **Limits:** the network is not restricted, and neither are connections to unix sockets that have a path. The metadata
+//! **Limits:** the network is not restricted, and before Linux 7.1 neither are connections to unix sockets that have a path. The metadata
 //! of all files can be read (`stat`) and, of the user's own files, changed (`chmod`).
 
 use std::io;
@@ -20,12 +21,13 @@ use std::process::Command;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use thiserror::Error;
 
-use self::landlock::{ABI_WITH_SIGNALS, Access, Ruleset};
+use self::landlock::{ABI_WITH_SIGNALS, ABI_WITH_SOCKETS, Access, Ruleset};
 use self::system_calls::SystemCallFilters;
 use super::scratch::Scratch;
 use crate::transport::host::HostSockets;
 
 mod landlock;
+mod shared_memory;
 mod system_calls;
 
 /// Environment variable that tells a worker that it is confined.
@@ -33,8 +35,8 @@ pub const CONFINED_VARIABLE: &str = "GRIDLOOM_CONFINED";
 
 /// The oldest landlock that protects files from being truncated.
 const ABI_MIN: u32 = 3;
-/// The newest landlock whose restrictions were tested.
-const ABI_MAX: u32 = 7;
+/// The newest landlock whose restrictions are used. Those of ABI 8 and 9 were not tested on such a kernel.
+const ABI_MAX: u32 = 9;
 
 /// Folders that programs and libraries need. Those that do not exist are skipped.
 const SYSTEM: [&str; 16] = [
@@ -56,6 +58,8 @@ const SYSTEM: [&str; 16] = [
     "/run/resolvconf",
     "/run/systemd/resolve",
 ];
+/// Sockets through which C libraries look up the names of hosts and users.
+const NAME_SERVICES: [&str; 2] = ["/run/nscd", "/run/systemd/resolve"];
 /// Shared memory of `shm_open` and of Python's `multiprocessing`.
 const SHARED_MEMORY: &str = "/dev/shm";
 const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
@@ -124,6 +128,7 @@ pub struct Confinement {
     abi: u32,
     files: PermittedFiles,
     filters: SystemCallFilters,
+    has_own_shared_memory: bool,
 }
 
 impl Confinement {
@@ -135,7 +140,8 @@ impl Confinement {
         let kernel = || rustix::system::uname().release().to_string_lossy().into_owned();
         let abi = supported(landlock::abi(), kernel)?;
         let no_filter = |error: seccompiler::BackendError| ConfinementError::NoFilter { why: error.to_string() };
-        Ok(Confinement { abi, files, filters: SystemCallFilters::compile().map_err(no_filter)? })
+        let filters = SystemCallFilters::compile().map_err(no_filter)?;
+        Ok(Confinement { abi, files, filters, has_own_shared_memory: shared_memory::can_separate() })
     }
 
     /// Returns the version of landlock that is used.
@@ -148,7 +154,18 @@ impl Confinement {
         self.abi >= ABI_WITH_SIGNALS
     }
 
-    /// Confines the process that the command will start, and creates its scratch folder for `owner`, a user and a group.
+    /// Reports whether functions cannot connect to unix sockets of other processes by their paths.
+    pub fn restricts_sockets(&self) -> bool {
+        self.abi >= ABI_WITH_SOCKETS
+    }
+
+    /// Reports whether the shared memory of each worker is its own.
+    pub fn has_own_shared_memory(&self) -> bool {
+        self.has_own_shared_memory
+    }
+
+    /// Confines the process that the command will start, and creates its scratch folder. The process runs as `owner`, a user
+    /// and a group. `keys`: a folder that it may read, too.
     ///
     /// # Errors
     /// If the folder cannot be created, or the kernel has no memory. A permitted file that does not exist, or that this
@@ -157,7 +174,7 @@ impl Confinement {
         &self,
         command: &mut Command,
         scratch: &mut Scratch,
-        program: &Path,
+        (program, keys): (&Path, Option<&Path>),
         owner: Option<(u32, u32)>,
     ) -> io::Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(scratch.path()).map_err(|error| {
@@ -173,9 +190,17 @@ impl Confinement {
             std::os::unix::fs::chown(scratch.path(), Some(user), Some(group))?;
         }
         command.env("TMPDIR", scratch.path()).env(CONFINED_VARIABLE, "1");
-        let ruleset = self.ruleset(scratch.path(), program)?;
-        let filters = self.filters.clone();
+        let ruleset = self.ruleset(scratch.path(), program, keys)?;
+        let (filters, has_own_shared_memory) = (self.filters.clone(), self.has_own_shared_memory);
         let enter = move || {
+            if has_own_shared_memory {
+                shared_memory::separate()?;
+                // The rule of the folder does not apply to what is mounted over it.
+                ruleset.grant(Path::new(SHARED_MEMORY), Access::Write)?;
+            }
+            if let Some((user, group)) = owner {
+                become_user(user, group)?;
+            }
             rustix::thread::set_no_new_privs(true)?;
             drop_capabilities()?;
             ruleset.enter()?;
@@ -186,7 +211,7 @@ impl Confinement {
         Ok(())
     }
 
-    fn ruleset(&self, scratch: &Path, program: &Path) -> io::Result<Ruleset> {
+    fn ruleset(&self, scratch: &Path, program: &Path, keys: Option<&Path>) -> io::Result<Ruleset> {
         let ruleset = Ruleset::new(self.abi)?;
         // Search paths often have folders that do not exist or that the user cannot use.
         let is_useless = |error: &io::Error| {
@@ -198,7 +223,7 @@ impl Confinement {
             Err(error) => Err(io::Error::new(error.kind(), format!("'{}': {error}", path.display()))),
             Ok(()) => Ok(()),
         };
-        self.files.readable.iter().try_for_each(|path| grant(path, Access::Read))?;
+        self.files.readable.iter().map(PathBuf::as_path).chain(keys).try_for_each(|path| grant(path, Access::Read))?;
         self.files.writable.iter().try_for_each(|path| grant(path, Access::Write))?;
         grant(scratch, Access::Write)?;
         // A name without a folder is found in PATH, which the caller has permitted.
@@ -206,12 +231,22 @@ impl Confinement {
             grant(program, Access::Read)?;
         }
         devices().iter().try_for_each(|path| grant(path, Access::Device))?;
-        // Sessions that functions open listen there. They cannot remove or replace the sockets of other nodes.
+        NAME_SERVICES.iter().try_for_each(|path| grant(Path::new(path), Access::Connect))?;
+        // Sessions that functions open connect to nodes and listen there. They cannot remove or replace the sockets of other nodes.
         if let Ok(sockets) = HostSockets::open() {
-            grant(sockets.folder(), Access::MakeSocket)?;
+            grant(sockets.folder(), Access::Sockets)?;
         }
         Ok(ruleset)
     }
+}
+
+/// Gives up root for another user, without further groups. Allocates nothing, so that it can be called between fork and exec.
+fn become_user(user: u32, group: u32) -> io::Result<()> {
+    let checked = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: no list of groups is read.
+    checked(unsafe { libc::setgroups(0, std::ptr::null()) })?;
+    // SAFETY: these calls read no memory.
+    checked(unsafe { libc::setgid(group) }).and_then(|()| checked(unsafe { libc::setuid(user) }))
 }
 
 /// Drops all capabilities but [`CAPABILITIES`]. Without new privileges, a program that root executes does not get them
@@ -277,7 +312,7 @@ mod tests {
         };
         let (mut command, mut scratch) = (Command::new("/bin/sh"), Scratch::new().unwrap());
         command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::piped());
-        confinement.apply(&mut command, &mut scratch, Path::new("/bin/sh"), None).unwrap();
+        confinement.apply(&mut command, &mut scratch, (Path::new("/bin/sh"), None), None).unwrap();
         let output = command.output().unwrap();
         Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
     }
@@ -303,6 +338,35 @@ mod tests {
         assert!(!output.contains("secret\n") && !output.starts_with("secret"), "{output}");
         let restricts_signals = landlock::abi().is_ok_and(|abi| abi >= ABI_WITH_SIGNALS);
         assert_eq!(output.contains("no signal\n"), restricts_signals, "{output}");
+    }
+
+    #[test]
+    fn a_confined_process_connects_to_no_socket_of_others_if_the_kernel_can_restrict_that() {
+        let path = std::env::temp_dir().join(format!("gridloom-socket-{}", std::process::id()));
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print('connected')";
+        let output = confined(&format!("python3 -c \"{connect}\" {}", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        let Some(output) = output else { return };
+        let is_restricted = landlock::abi().is_ok_and(|abi| abi >= ABI_WITH_SOCKETS);
+        assert_eq!(output.contains("PermissionError"), is_restricted, "{output}");
+        assert_eq!(output.contains("connected"), !is_restricted, "{output}");
+    }
+
+    #[test]
+    fn a_confined_process_has_shared_memory_of_its_own_if_root_starts_it() {
+        let path = Path::new(SHARED_MEMORY).join(format!("gridloom-test-{}", std::process::id()));
+        std::fs::write(&path, "of another worker").unwrap();
+        let script = format!("cat {0}; echo own > {0}-own && cat {0}-own", path.display());
+        let output = confined(&script);
+        std::fs::remove_file(&path).unwrap();
+        let Some(output) = output else { return };
+        assert!(output.contains("own\n"), "{output}");
+        let left = Path::new(&format!("{}-own", path.display())).to_path_buf();
+        let is_shared = left.exists();
+        let _ = std::fs::remove_file(&left);
+        assert_eq!(output.contains("of another worker"), !shared_memory::can_separate(), "{output}");
+        assert_eq!(is_shared, !shared_memory::can_separate());
     }
 
     #[test]

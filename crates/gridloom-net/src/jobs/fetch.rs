@@ -69,5 +69,6 @@ pub(super) fn fetch(
         let why = format!("it returns {} results, but the call requests {}", outputs.len(), task.outputs.len());
         return Err(TaskError::Refused { function: name.to_string(), server: server.clone(), why });
     }
-    Ok(Pending { task: task.clone(), function, kind: Kind::of(definition), inputs, outputs, attempts: 0, killed: 0 })
+    let kind = Kind::of(definition);
+    Ok(Pending { task: task.clone(), function, kind, run_as: None, inputs, outputs, attempts: 0, killed: 0 })
 }

@@ -5,21 +5,25 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use gridloom_base::{DatumId, Meta, TaskError};
+use gridloom_core::exec::WorkerUse;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, setrlimit};
 
+use super::call_clock::CallClock;
 use super::kind::Kind;
 use super::orphans::MarkedChild;
 use super::scratch::Scratch;
-use super::{JobsConfig, RunAs, environment};
+use super::watch::Excess;
+use super::{JobsConfig, RunAs, WorkerUser, environment};
+use crate::identity::FUNCTION_KEYS_VARIABLE;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
 use crate::worker::channel::{Inbox, Outbox};
@@ -29,6 +33,8 @@ use crate::worker::{SERVER_PROTOCOL_VARIABLE, Setup};
 /// Maximum number of segments that a worker keeps mapped. Each costs it a descriptor and a mapping; the usual limit is
 /// 1024 descriptors.
 const KNOWN_SEGMENTS_MAX: usize = 512;
+/// Environment variable with the limit of open files, for messages of workers.
+const FILES_LIMIT_VARIABLE: &str = "GRIDLOOM_WORKER_FILES";
 /// Allocator settings of workers. glibc's malloc keeps up to 256 MiB of free memory between calls, and serves blocks
 /// of up to 32 MiB from it. Otherwise each call of a function that creates arrays would return the memory and fault it
 /// in again, page by page. Values set in the server's environment take precedence.
@@ -40,6 +46,8 @@ pub(super) struct Pending {
     pub(super) task: Arc<Task>,
     pub(super) function: u32,
     pub(super) kind: Kind,
+    /// The system user as whom its worker runs; `None` for the user of this process.
+    pub(super) run_as: Option<Arc<RunAs>>,
     /// Value of each argument that is a datum.
     pub(super) inputs: Vec<Option<(Meta, Payload)>>,
     pub(super) outputs: Vec<PendingOutput>,
@@ -94,8 +102,8 @@ pub(super) struct Termination {
     pub(super) closed: bool,
     /// Time at which it was asked to end.
     pub(super) since: Option<Instant>,
-    /// Memory in bytes that the worker used when it was killed for exceeding its limit.
-    pub(super) held_bytes: Option<u64>,
+    /// The limit for which the worker was killed.
+    pub(super) excess: Option<Excess>,
     /// True if it kept running without its socket and was killed for that reason.
     pub(super) cut_off: bool,
 }
@@ -122,6 +130,7 @@ struct Serials {
 /// The segments that a worker keeps mapped.
 struct KnownMemory {
     segments: BTreeMap<u64, Known>,
+    segments_max: usize,
     /// Number of destroyed segments when the worker was last notified.
     destroyed_seen: u64,
 }
@@ -140,12 +149,12 @@ impl KnownMemory {
 
     /// If too many segments are mapped, returns the least recently used quarter, except those that this task uses.
     fn oldest_beyond_bound(&self, serial: u64) -> Vec<u64> {
-        if self.segments.len() <= KNOWN_SEGMENTS_MAX {
+        if self.segments.len() <= self.segments_max {
             return Vec::new();
         }
         let mut by_age: Vec<(u64, u64)> = self.segments.iter().map(|(key, known)| (known.used, *key)).collect();
         by_age.sort_unstable();
-        by_age.truncate(KNOWN_SEGMENTS_MAX / 4);
+        by_age.truncate(self.segments_max / 4);
         by_age.into_iter().filter(|(used, _)| *used != serial).map(|(_, key)| key).collect()
     }
 
@@ -172,11 +181,14 @@ pub(super) struct Worker {
     pub(super) inbox: Inbox,
     pub(super) outbox: Outbox,
     pub(super) kind: Kind,
+    /// The calls that it has run or has queued.
+    pub(super) used: WorkerUse,
     pub(super) tasks: VecDeque<Sent>,
     /// Reason why the first task waits.
     pub(super) pause: WaitReason,
     pub(super) ready: bool,
     pub(super) end: Termination,
+    pub(super) clock: CallClock,
     pub(super) watched_for_writing: bool,
     child: MarkedChild,
     progress_words: SharedWords,
@@ -191,26 +203,38 @@ impl Worker {
     /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
     /// standard output goes to our standard error. It leads a process group that includes the processes that its
     /// functions start.
-    pub(super) fn start(kind: Kind, config: &JobsConfig) -> io::Result<Worker> {
+    pub(super) fn start(
+        kind: Kind,
+        config: &JobsConfig,
+        run_as: Option<&RunAs>,
+        user: Option<&WorkerUser>,
+    ) -> io::Result<Worker> {
         let (socket, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut command = kind.command(config);
         command.env_clear().envs(environment::inherited(&config.pass_env));
-        if let Some(RunAs { name, user, group, home }) = &config.run_as {
-            command.uid(*user).gid(*group).env("HOME", home).env("USER", name).env("LOGNAME", name);
+        if let Some(RunAs { name, user, group, home }) = run_as {
+            command.env("HOME", home).env("USER", name).env("LOGNAME", name);
+            // A confined process first needs root.
+            if config.confinement.is_none() {
+                command.uid(*user).gid(*group);
+            }
         }
         let kept = ALLOCATOR_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none());
         command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
+        let keys = config.function_keys.as_ref().zip(user).map(|(keys, user)| keys.folder_of(user)).transpose()?;
+        command.envs(keys.iter().map(|folder| (FUNCTION_KEYS_VARIABLE, folder)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
+        let segments_max = limit_files(&mut command, config.limits.files);
         let mut scratch = Scratch::new()?;
         if let Some(confinement) = &config.confinement {
             let program = PathBuf::from(command.get_program());
-            let owner = config.run_as.as_ref().map(|run_as| (run_as.user, run_as.group));
+            let owner = run_as.map(|run_as| (run_as.user, run_as.group));
             confinement
-                .apply(&mut command, &mut scratch, &program, owner)
+                .apply(&mut command, &mut scratch, (&program, keys.as_deref()), owner)
                 .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;
         }
         let mut child = MarkedChild::spawn(&mut command).map_err(|error| {
@@ -247,14 +271,16 @@ impl Worker {
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             kind,
+            used: WorkerUse::default(),
             tasks: VecDeque::new(),
             pause: WaitReason::default(),
             ready: false,
             end: Termination::default(),
+            clock: CallClock::default(),
             watched_for_writing: false,
             child,
             progress_words: words,
-            known: KnownMemory { segments: BTreeMap::new(), destroyed_seen: destroyed_count() },
+            known: KnownMemory { segments: BTreeMap::new(), segments_max, destroyed_seen: destroyed_count() },
             loaded: BTreeSet::new(),
             serials: Serials { next: 1, ended: 0 },
             _scratch: scratch,
@@ -427,7 +453,8 @@ impl Worker {
             // Fails only if the group is empty, which is the goal.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        if self.tasks.iter().any(|sent| sent.pending.task.options.gang > 0) {
+        let has_gang = self.tasks.iter().any(|sent| sent.pending.task.options.gang > 0);
+        if has_gang || matches!(self.end.excess, Some(Excess::Processes { .. })) {
             self.child.kill_all();
         }
     }
@@ -479,6 +506,16 @@ impl Worker {
     }
 }
 
+/// Limits the open files of a process that the command will start. Returns the number of segments that it may keep mapped.
+fn limit_files(command: &mut Command, limit: Option<u64>) -> usize {
+    let Some(limit) = limit else { return KNOWN_SEGMENTS_MAX };
+    command.env(FILES_LIMIT_VARIABLE, limit.to_string());
+    let both = Rlimit { current: Some(limit), maximum: Some(limit) };
+    // SAFETY: between fork and exec the closure makes a system call and allocates nothing.
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, both)?)) };
+    KNOWN_SEGMENTS_MAX.min(limit as usize / 2)
+}
+
 fn raw_pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
@@ -494,7 +531,7 @@ pub(super) struct Death {
 
 /// Describes how a process ended.
 pub(super) fn describe(status: ExitStatus, end: &Termination) -> Death {
-    let is_ours = end.held_bytes.is_some() || end.cut_off || end.fault.is_some() || end.since.is_some();
+    let is_ours = end.excess.is_some() || end.cut_off || end.fault.is_some() || end.since.is_some();
     let was_killed = matches!(status.signal(), Some(1 | 9 | 15)) && !is_ours;
     let how = match (status.signal(), status.code()) {
         (Some(9), _) if end.cut_off => "SIGKILL from the server because the worker had closed its connection".into(),

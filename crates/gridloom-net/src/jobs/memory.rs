@@ -1,7 +1,4 @@
-//! Enforces the limit of the memory of a worker.
-//!
-//! The server regularly measures the memory of each worker and the processes that it has started, and kills a worker that
-//! exceeds the limit. Its call fails with [`TaskError::MemoryExceeded`](gridloom_base::TaskError::MemoryExceeded).
+//! Measures the memory of a worker and the processes that it has started, for its limit (`watch`).
 //!
 //! **Counted:** private memory, in RAM or swapped out, and mapped shared memory in RAM: anonymous mappings, System V segments,
 //! and files in `/dev/shm` or of `memfd_create`. Memory that several processes share is divided among them, so it counts
@@ -11,100 +8,14 @@
 //! **Alternatives:** a limit of the address space (`RLIMIT_AS`) also counts memory that threads and numerical libraries
 //! reserve but never use, and each library reports its violation in another way. A control group needs privileges that few
 //! users have.
-//!
-//! **Limits:** a worker can exceed the limit for [`INTERVAL`]; a large one, whose check takes long, for a few seconds.
 
-use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::{fs, io};
 
 use crate::children;
 use crate::segment::STORE_FILE;
-use crate::threads::STACK_BYTES;
 
-/// Interval of the checks. In this time, a process can fill at most some hundred megabytes.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Minimum ratio of the pause between two checks to the duration of a check.
-const CHECK_PAUSE_FACTOR: u32 = 20;
-/// Maximum pause, so that the limit holds for large workers, too.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of processes of one worker that are counted.
 const PROCESSES_MAX: usize = 1024;
-
-/// A worker at the time at which its memory was to be measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct MeasuredWorker {
-    pub(super) pid: i32,
-    /// Serial of the task that ran.
-    pub(super) running: Option<u64>,
-}
-
-/// Measures workers against their memory limit, on a thread of its own: walking over the mappings of a large worker takes
-/// long, and the event loop must not wait for it.
-#[derive(Debug)]
-pub(super) struct MemoryWatch {
-    /// Ends the thread when it is dropped.
-    asked: Sender<Vec<MeasuredWorker>>,
-    exceeding: Receiver<Vec<(MeasuredWorker, u64)>>,
-    is_measuring: bool,
-    /// The processes that exceeded the limit in the last check.
-    last_exceeding: BTreeSet<i32>,
-    next: Instant,
-}
-
-impl MemoryWatch {
-    /// # Errors
-    /// If the thread cannot be started.
-    pub(super) fn new(limit_bytes: u64) -> io::Result<MemoryWatch> {
-        let ((asked, workers), (found, exceeding)) = (channel::<Vec<MeasuredWorker>>(), channel());
-        let measure = move || {
-            for workers in workers {
-                let begun = Instant::now();
-                let held = workers.into_iter().map(|worker| (worker, held_bytes(worker.pid, limit_bytes)));
-                let found = found.send(held.filter(|(_, held)| *held > limit_bytes).collect());
-                if found.is_err() {
-                    return;
-                }
-                // The server may end in the meantime.
-                thread::sleep(pause(begun.elapsed()));
-            }
-        };
-        thread::Builder::new().name("worker memory".into()).stack_size(STACK_BYTES).spawn(measure)?;
-        Ok(MemoryWatch { asked, exceeding, is_measuring: false, last_exceeding: BTreeSet::new(), next: Instant::now() })
-    }
-
-    /// Returns the time of the next call of [`MemoryWatch::check`].
-    pub(super) fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// Returns the workers to kill, with their memory in bytes: those that exceeded the limit in the last check and still
-    /// run the same task, or exceeded it in the check before, too. A task is not blamed for the memory of the one
-    /// before. Starts another check of `workers` if one is due.
-    pub(super) fn check(&mut self, workers: impl FnOnce() -> Vec<MeasuredWorker>) -> Vec<(MeasuredWorker, u64)> {
-        let now = Instant::now();
-        if now < self.next {
-            return Vec::new();
-        }
-        self.next = now + INTERVAL;
-        let found = self.exceeding.try_recv().ok();
-        if self.is_measuring && found.is_none() {
-            return Vec::new();
-        }
-        let (workers, mut found) = (workers(), found.unwrap_or_default());
-        let exceeding = found.iter().map(|(worker, _)| worker.pid).collect();
-        let before = std::mem::replace(&mut self.last_exceeding, exceeding);
-        found.retain(|(worker, _)| workers.contains(worker) || before.contains(&worker.pid));
-        self.is_measuring = self.asked.send(workers).is_ok();
-        found
-    }
-}
-
-/// Returns the pause after a check, so that checks take only a small part of the time.
-fn pause(check: Duration) -> Duration {
-    (check * CHECK_PAUSE_FACTOR).min(PAUSE_MAX)
-}
 
 /// Returns the memory of a process and its descendants in bytes. Processes that have ended count 0. A result up to the limit
 /// is an upper bound: it contains data of the store, and shared memory counts for each process.
@@ -283,43 +194,5 @@ mod tests {
         assert!(held_bytes(pid, u64::MAX) >= SIZE as u64);
         // SAFETY: the mapping was made above.
         unsafe { munmap(stored, SIZE) }.unwrap();
-    }
-
-    #[test]
-    fn a_long_check_delays_the_next_by_some_seconds_at_most() {
-        assert_eq!(pause(Duration::from_millis(1)), Duration::from_millis(20));
-        assert_eq!(pause(Duration::from_secs(60)), PAUSE_MAX);
-    }
-
-    #[test]
-    fn a_process_above_the_limit_is_found() {
-        let own = MeasuredWorker { pid: std::process::id() as i32, running: Some(1) };
-        let mut watch = MemoryWatch::new(1).unwrap();
-        let found = loop {
-            let found = watch.check(|| vec![own]);
-            if !found.is_empty() {
-                break found;
-            }
-            thread::yield_now();
-        };
-        assert!(found.len() == 1 && found[0].0 == own && found[0].1 > 1);
-        assert!(watch.check(|| unreachable!("the next check is not due")).is_empty());
-    }
-
-    #[test]
-    fn a_task_is_not_blamed_for_the_task_before_unless_the_memory_stays() {
-        let (pid, mut watch, mut checks) = (std::process::id() as i32, MemoryWatch::new(1).unwrap(), 0);
-        loop {
-            // Each check finds another task.
-            let found = watch.check(|| {
-                checks += 1;
-                vec![MeasuredWorker { pid, running: Some(checks) }]
-            });
-            if !found.is_empty() {
-                break;
-            }
-            thread::yield_now();
-        }
-        assert_eq!(checks, 3, "the first two results are from other tasks");
     }
 }

@@ -9,7 +9,8 @@
 //! A slot runs one task at a time. It has at most one worker for native and one for Python functions. Each worker is
 //! started with the first task for it, and only one of the two has tasks. A worker holds up to `queue_depth` tasks, so
 //! that short tasks need not wait for a message between them. An object's methods run in the object's own worker and
-//! occupy a slot while they run. A worker gives up its slot while its task has called the program back and waits for
+//! occupy a slot while they run. Workers of different users stay apart ([`gridloom_core::exec`]): if no worker of a
+//! slot may run a task, an idle one is ended and replaced. A worker gives up its slot while its task has called the program back and waits for
 //! the reply: the program may call functions to produce it.
 //!
 //! **Invariants.** A started task ends with exactly one event. Only the task that ran when its worker died may fail;
@@ -23,6 +24,7 @@
 
 mod after_death;
 pub mod blocking;
+mod call_clock;
 mod config;
 mod confinement;
 mod environment;
@@ -33,10 +35,13 @@ mod memory;
 mod objects;
 mod orphans;
 mod pool;
+mod processes;
 mod reply;
 mod scratch;
 pub mod speed;
+mod system_users;
 mod waiting;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -44,8 +49,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, ObjectId, Origin, Pattern, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
+use gridloom_core::exec::{UserCall, WorkerPlace, WorkerStep, choose};
 use gridloom_core::graph::Task;
 use gridloom_idl::Definition;
 use rustix::process::Pid;
@@ -53,8 +59,8 @@ use rustix::process::Pid;
 use self::after_death::TaskDisposition;
 use self::kind::Kind;
 use self::link::{Pending, WaitReason};
-use self::memory::MemoryWatch;
 use self::pool::Pool;
+use self::watch::{Excess, LimitWatch};
 use crate::descriptors::raise_descriptor_limit;
 use crate::store::Store;
 use crate::worker::channel::Received;
@@ -63,19 +69,27 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    Interpreter, JobEvent, JobsConfig, Registration, RunAs, WorkerToken, shared_threads, store_bytes_default,
+    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, WorkerUser,
+    shared_threads, store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
+pub use system_users::{RunAs, SystemUserError, SystemUsers, UserMapping};
 
-fn watch_memory(limit_bytes: u64) -> Option<MemoryWatch> {
+fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
+    if limits.memory_bytes.is_none() && limits.processes.is_none() {
+        return None;
+    }
     let no_thread = |error: &io::Error| {
         gridloom_base::stderr_line!(
-            "gridloom: the memory of workers is not limited, because no thread can be started: {error}"
+            "gridloom: memory and processes of workers are not limited, because no thread can be started: {error}"
         );
     };
-    MemoryWatch::new(limit_bytes).inspect_err(no_thread).ok()
+    LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
+
+/// Maximum number of users that are remembered.
+const USERS_MAX: usize = 4096;
 
 /// Workers of a slot, at most one of each kind.
 type Slot = [Option<WorkerToken>; Kind::ALL.len()];
@@ -93,8 +107,14 @@ pub struct Jobs {
     spare_workers: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
+    /// The functions that users may call, as their programs' certificates say.
+    rights: BTreeMap<Box<str>, Vec<Pattern>>,
+    /// System users that were looked up, by users of the grid.
+    system_users: BTreeMap<Box<str>, Arc<RunAs>>,
     events: Vec<JobEvent>,
-    memory: Option<MemoryWatch>,
+    watch: Option<LimitWatch>,
+    /// Time of the next reading of the clocks of calls.
+    next_reading: Instant,
 }
 
 impl Jobs {
@@ -117,8 +137,11 @@ impl Jobs {
             spare_workers: Vec::new(),
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
+            rights: BTreeMap::new(),
+            system_users: BTreeMap::new(),
             events: Vec::new(),
-            memory: config.worker_memory_bytes.and_then(watch_memory),
+            watch: watch_of(config.limits),
+            next_reading: Instant::now(),
             config,
         }
     }
@@ -126,10 +149,13 @@ impl Jobs {
     /// Starts each slot's worker of every offered kind now, so that the first tasks need not wait for them. A worker
     /// that cannot be started is retried with the first task, which fails with the reason if that fails too.
     pub fn prestart(&mut self) {
+        if self.config.function_keys.is_some() || self.config.system_users.are_per_user() {
+            return;
+        }
         for kind in Kind::ALL {
             if self.config.definitions.iter().any(|definition| Kind::of(definition) == kind) {
                 for slot in 0..self.slots.len() {
-                    let _ = self.worker_of(slot, kind);
+                    let _ = self.start_worker(slot, kind, None);
                 }
             }
         }
@@ -143,13 +169,57 @@ impl Jobs {
 
     /// Runs a task as soon as a slot is free. Its inputs must be in the store. Ends with exactly one event.
     pub fn start(&mut self, task: Arc<Task>, store: &Store) {
+        let run_as = match self.system_user(task.options.user.as_deref().unwrap_or_default()) {
+            Ok(run_as) => run_as,
+            Err(why) => {
+                let (function, server) = (task.name().to_string(), self.config.server_name.clone());
+                return self.end(task.id, Err(TaskError::NotPermitted { function, server, why }), 0);
+            }
+        };
         match fetch::fetch(&self.config, &self.functions, &task, store) {
             Ok(pending) => {
-                self.backlog.push_back(pending);
+                self.backlog.push_back(Pending { run_as, ..pending });
                 self.dispatch();
             }
             Err(error) => self.end(task.id, Err(error), 0),
         }
+    }
+
+    /// Records the rights of a user whose program has connected. Those of the latest program apply.
+    pub fn set_rights(&mut self, origin: &Origin) {
+        if self.config.function_keys.is_none() || origin.acts_for_all() {
+            return;
+        }
+        let code = origin.is_administrator.then(Pattern::of_code);
+        let functions = origin.functions.iter().cloned().chain(code).collect();
+        if self.rights.len() >= USERS_MAX {
+            self.rights.clear();
+        }
+        self.rights.insert(origin.user.as_str().into(), functions);
+    }
+
+    /// Returns the user whom a new worker serves, if it serves one.
+    fn worker_user(&self, pending: &Pending) -> Option<WorkerUser> {
+        self.config.function_keys.as_ref()?;
+        let name = pending.task.options.user.clone().unwrap_or_default();
+        // A function elsewhere calls for a user who has not been here: it may call what everybody may.
+        let functions = self.rights.get(&name).cloned().unwrap_or_else(|| vec![Pattern::all()]);
+        Some(WorkerUser { name, functions, group: pending.run_as.as_ref().map(|run_as| run_as.group) })
+    }
+
+    /// Returns the system user for a user of the grid. Looking one up takes milliseconds, so successes are kept.
+    fn system_user(&mut self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
+        if let Some(known) = self.system_users.get(user) {
+            return Ok(Some(known.clone()));
+        }
+        let run_as = self.config.system_users.of(user)?;
+        if self.config.system_users.are_per_user() {
+            if self.system_users.len() >= USERS_MAX {
+                self.system_users.clear();
+            }
+            self.system_users.extend(run_as.iter().map(|run_as| (user.into(), run_as.clone())));
+        }
+        Ok(run_as)
     }
 
     /// Kills a started task; a task that checks for cancellation first gets a short time to end by itself. Its event
@@ -240,18 +310,27 @@ impl Jobs {
         self.balance();
     }
 
-    /// Writes the messages batched by `start` and `ready`. Kills workers that exceed the memory limit.
+    /// Writes the messages batched by `start` and `ready`. Kills workers that exceed a limit.
     pub fn flush(&mut self) {
         self.pool.flush();
-        if let Some(watch) = &mut self.memory {
+        if let Some(watch) = &mut self.watch {
             let exceeding = watch.check(|| self.pool.measured());
             self.pool.kill_exceeding(exceeding);
+        }
+        if let Some(limit) = self.config.limits.call_time {
+            let now = Instant::now();
+            if now >= self.next_reading {
+                self.next_reading = now + call_clock::INTERVAL;
+                self.pool.kill_slow_calls(now, limit);
+            }
         }
     }
 
     /// Returns the time by which [`Jobs::flush`] must be called even if nothing is batched.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.memory.as_ref().map(MemoryWatch::next)
+        let reads_clocks = self.config.limits.call_time.is_some() && self.pool.has_tasks();
+        let reading = reads_clocks.then_some(self.next_reading);
+        self.watch.as_ref().map(LimitWatch::next).into_iter().chain(reading).min()
     }
 
     /// Returns the events since the last call.
@@ -270,13 +349,13 @@ impl Jobs {
         while let Some(front) = self.backlog.front() {
             let (kind, object) = (front.kind, front.task.object());
             let place = match object {
-                None => self.slot_for(kind).map(TaskPlace::Slot),
+                None => self.slot_for(kind, self.config.separation.call_of(&front.task)),
                 Some(object) => self.can_run_method(object).then_some(TaskPlace::Object(object)),
             };
             let Some(place) = place else { return };
             let pending = self.backlog.pop_front().expect("its front was just looked at");
             let worker = match place {
-                TaskPlace::Slot(slot) => self.worker_of(slot, kind),
+                TaskPlace::Slot(slot, step) => self.worker_of(slot, kind, step, &pending),
                 TaskPlace::Object(object) => match self.worker_of_object(object, &pending) {
                     Ok(worker) => worker,
                     Err(lost) => {
@@ -324,6 +403,7 @@ impl Jobs {
         let first = self.initialisers[pending.function as usize].map(|function| (function, definition(function)));
         let definition = definition(pending.function);
         let link = self.pool.get_mut(token).expect("a slot's worker is in the pool until it is buried");
+        link.used.record(self.config.separation.call_of(&pending.task));
         if let Err((pending, error)) = link.send(pending, definition, first) {
             // The stream may contain half of the message: the worker is unusable, and the task is the cause.
             link.kill();
@@ -332,11 +412,10 @@ impl Jobs {
         }
     }
 
-    /// Returns the slot with the fewest tasks that can take one more of this kind. On a tie, a slot that already has
-    /// such a worker wins.
-    fn slot_for(&self, kind: Kind) -> Option<usize> {
+    /// Returns the slot that takes a call of this kind, as [`choose`] decides.
+    fn slot_for(&self, kind: Kind, call: UserCall<'_>) -> Option<TaskPlace> {
         let is_full = self.is_full();
-        let load = |slot: &Slot| {
+        let place = |slot: &Slot| {
             let link = |kind: Kind| slot[kind as usize].map(|token| self.pool.link(token));
             let mut others = Kind::ALL.into_iter().filter(|other| *other != kind).filter_map(link);
             if others.any(|other| !other.tasks.is_empty()) {
@@ -347,28 +426,61 @@ impl Jobs {
                 // Methods of objects occupy its place.
                 None if is_full => None,
                 Some(link) if is_full && link.tasks.is_empty() => None,
-                None => Some((0, true)),
-                Some(link) => link.has_room(self.depth).then_some((link.tasks.len(), false)),
+                None => Some(WorkerPlace { tasks: 0, worker: None }),
+                Some(link) => link
+                    .has_room(self.depth)
+                    .then_some(WorkerPlace { tasks: link.tasks.len(), worker: Some(&link.used) }),
             }
         };
-        let loads = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((load(slot)?, index)));
-        loads.min().map(|(_, index)| index)
+        let places = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, place(slot)?)));
+        choose(places, call).map(|(index, step)| TaskPlace::Slot(index, step))
     }
 
-    fn worker_of(&mut self, slot: usize, kind: Kind) -> std::io::Result<WorkerToken> {
-        if let Some(token) = self.slots[slot][kind as usize] {
-            return Ok(token);
+    fn worker_of(
+        &mut self,
+        slot: usize,
+        kind: Kind,
+        step: WorkerStep,
+        pending: &Pending,
+    ) -> std::io::Result<WorkerToken> {
+        let worker = self.slots[slot][kind as usize];
+        match (step, worker) {
+            (WorkerStep::Reuse, Some(token)) => Ok(token),
+            (WorkerStep::Reuse | WorkerStep::Start, _) => self.start_worker(slot, kind, Some(pending)),
+            (WorkerStep::Replace, _) => {
+                worker.into_iter().for_each(|token| self.pool.ask_to_end(token));
+                self.start_worker(slot, kind, Some(pending))
+            }
         }
+    }
+
+    /// Gives a slot a worker for a task, a spare one if possible, or one for any task.
+    fn start_worker(&mut self, slot: usize, kind: Kind, pending: Option<&Pending>) -> std::io::Result<WorkerToken> {
+        self.slots[slot][kind as usize] = None;
+        let call = pending.map(|pending| self.config.separation.call_of(&pending.task));
         let spare = self.spare_workers.iter().position(|token| {
             let link = self.pool.link(*token);
-            link.kind == kind && link.is_idle() && link.end.since.is_none()
+            let fits = call.is_none_or(|call| link.used.admits(call));
+            link.kind == kind && link.is_idle() && link.end.since.is_none() && fits
         });
         let token = match spare {
             Some(at) => self.spare_workers.swap_remove(at),
-            None => self.pool.spawn(kind)?,
+            None => {
+                let user = pending.and_then(|pending| self.worker_user(pending));
+                self.pool.spawn(kind, self.run_as_of(pending), user.as_ref())?
+            }
         };
         self.slots[slot][kind as usize] = Some(token);
         Ok(token)
+    }
+
+    /// Returns the system user of a worker for a task, or for any task.
+    fn run_as_of(&self, pending: Option<&Pending>) -> Option<Arc<RunAs>> {
+        match (pending, &self.config.system_users) {
+            (Some(pending), _) => pending.run_as.clone(),
+            (None, SystemUsers::One(run_as)) => Some(run_as.clone()),
+            (None, SystemUsers::Own | SystemUsers::PerUser(_)) => None,
+        }
     }
 
     /// Checks whether a worker has ended. [`after_death::disposition`] decides what happens to its tasks.
@@ -394,8 +506,8 @@ impl Jobs {
                     TaskDisposition::Retry => again.push(sent.pending),
                     TaskDisposition::Crashed(how) => {
                         let how = link.end.fault.clone().filter(|_| is_culprit).unwrap_or(how);
-                        let error = match link.end.held_bytes.filter(|_| is_culprit) {
-                            Some(used_bytes) => self.memory_exceeded(&sent.pending, used_bytes),
+                        let error = match link.end.excess.filter(|_| is_culprit) {
+                            Some(excess) => self.limit_exceeded(&sent.pending, excess),
                             // The worker maps arguments on disk, and the file may have been truncated meanwhile.
                             None => match sent.pending.check_inputs(&self.config.server_name) {
                                 Err(damaged) => damaged,
@@ -419,10 +531,22 @@ impl Jobs {
         TaskError::CannotRun { function, server: self.config.server_name.clone(), why }
     }
 
-    fn memory_exceeded(&self, pending: &Pending, used_bytes: u64) -> TaskError {
+    fn limit_exceeded(&self, pending: &Pending, excess: Excess) -> TaskError {
         let (function, server) = (pending.task.name().to_string(), self.config.server_name.clone());
-        let limit_bytes = self.config.worker_memory_bytes.unwrap_or(0);
-        TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
+        let limits = &self.config.limits;
+        match excess {
+            Excess::Memory { used_bytes } => {
+                let limit_bytes = limits.memory_bytes.unwrap_or(0);
+                TaskError::MemoryExceeded { function, server, used_bytes, limit_bytes }
+            }
+            Excess::Processes { count } => {
+                TaskError::ProcessesExceeded { function, server, count, limit: limits.processes.unwrap_or(0) }
+            }
+            Excess::CallTime => {
+                let limit_seconds = limits.call_time.unwrap_or_default().as_secs_f64();
+                TaskError::TimeExceeded { function, server, limit_seconds }
+            }
+        }
     }
 
     fn crashed(&self, pending: &Pending, how: String) -> TaskError {
@@ -433,6 +557,6 @@ impl Jobs {
 
 /// Where a task runs.
 enum TaskPlace {
-    Slot(usize),
+    Slot(usize, WorkerStep),
     Object(ObjectId),
 }

@@ -51,7 +51,8 @@ impl Jobs {
             let why = "its process has ended".to_string();
             return Err(TaskError::ObjectMissing { function, server, why });
         }
-        Ok(self.pool.spawn(pending.kind).inspect(|token| {
+        let user = self.worker_user(pending);
+        Ok(self.pool.spawn(pending.kind, pending.run_as.clone(), user.as_ref()).inspect(|token| {
             self.objects.insert(object, *token);
         }))
     }

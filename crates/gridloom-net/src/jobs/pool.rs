@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::kind::Kind;
-use super::link::{self, Death, Worker};
-use super::memory::MeasuredWorker;
-use super::{JobsConfig, Registration, WorkerToken};
+use super::link::{self, Death, WaitReason, Worker};
+use super::watch::{Excess, MeasuredWorker};
+use super::{JobsConfig, Registration, RunAs, WorkerToken, WorkerUser};
+use crate::worker::protocol::Progress;
 
 /// Time for an idle worker to end by itself before it is killed.
 const END_GRACE: Duration = Duration::from_millis(500);
@@ -46,12 +47,18 @@ impl Pool {
         Pool { config, links, ending, canceled, next_token: 0, registrations }
     }
 
-    /// Starts a worker.
+    /// Starts a worker, as a user of the system or that of this process. `user`: the user of the grid whom it serves, if it
+    /// serves one.
     ///
     /// # Errors
     /// If the system cannot start a process.
-    pub(super) fn spawn(&mut self, kind: Kind) -> io::Result<WorkerToken> {
-        let link = Worker::start(kind, &self.config)?;
+    pub(super) fn spawn(
+        &mut self,
+        kind: Kind,
+        run_as: Option<Arc<RunAs>>,
+        user: Option<&WorkerUser>,
+    ) -> io::Result<WorkerToken> {
+        let link = Worker::start(kind, &self.config, run_as.as_deref(), user)?;
         self.next_token += 1;
         let token = WorkerToken(self.next_token);
         self.registrations.extend(link.fds().map(|fd| Registration::Add(fd, token)));
@@ -89,7 +96,11 @@ impl Pool {
         self.links.values().filter_map(Worker::pid).collect()
     }
 
-    /// Returns the live workers, for the measurement of their memory.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.links.values().any(|link| !link.tasks.is_empty())
+    }
+
+    /// Returns the live workers, for the measurement of their memory and processes.
     pub(super) fn measured(&self) -> Vec<MeasuredWorker> {
         let of = |link: &Worker| {
             let pid = link.pid()?.as_raw_nonzero().get();
@@ -137,12 +148,25 @@ impl Pool {
         tokens.into_iter().for_each(|token| self.write(token));
     }
 
-    /// Kills these workers, which use this much memory, more than their limit.
-    pub(super) fn kill_exceeding(&mut self, exceeding: Vec<(MeasuredWorker, u64)>) {
-        for (worker, held_bytes) in exceeding {
+    /// Kills these workers, which exceed their limits.
+    pub(super) fn kill_exceeding(&mut self, exceeding: Vec<(MeasuredWorker, Excess)>) {
+        for (worker, excess) in exceeding {
             let is_it = |link: &&mut Worker| link.pid().is_some_and(|own| own.as_raw_nonzero().get() == worker.pid);
             if let Some(link) = self.links.values_mut().find(is_it) {
-                link.end.held_bytes = Some(held_bytes);
+                link.end.excess = Some(excess);
+                link.kill();
+            }
+        }
+    }
+
+    /// Kills the workers whose calls have computed longer than the limit.
+    pub(super) fn kill_slow_calls(&mut self, now: Instant, limit: Duration) {
+        for link in self.links.values_mut().filter(|link| !link.end.dying) {
+            let is_running = |serial: &u64| link.board().progress(*serial) == Progress::Running;
+            let running = link.tasks.iter().map(|sent| sent.serial).find(is_running);
+            let waits = link.pause != WaitReason::None;
+            if link.clock.read(now, running, waits) > limit {
+                link.end.excess = Some(Excess::CallTime);
                 link.kill();
             }
         }

@@ -403,12 +403,13 @@ pub fn origin_of(certificate: &Certificate, host: &str) -> Origin {
         CertifiedRole::Client | CertifiedRole::Administrator => name.to_string(),
         // Not the same user as somebody with this name.
         CertifiedRole::Agent | CertifiedRole::Server | CertifiedRole::Relay => format!("{role} {name}"),
-        CertifiedRole::Functions => format!("functions of {name}"),
+        CertifiedRole::Functions => certificate.user.clone().unwrap_or_else(|| format!("functions of {name}")),
     };
     Origin {
         user,
         is_administrator: role == CertifiedRole::Administrator,
         is_functions: acts_for_callers(role),
+        is_for_user: certificate.user.is_some(),
         functions: certificate.functions.iter().cloned().collect(),
         host: host.into(),
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Dtype, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::{Callback, CallbackAnswer};
-use gridloom_core::graph::{Argument, Output, Task, TaskKind};
+use gridloom_core::graph::{Argument, CallOptions, Output, Task, TaskKind};
 use gridloom_idl::expr::Expr;
 use gridloom_idl::{ArrayOrder, BaseType, Body, CallArgument, Definition, Language, Mode, Param, Signature};
 use gridloom_net::jobs::{JobEvent, Jobs, JobsConfig, WorkerToken};
@@ -130,9 +130,11 @@ pub fn config(
         queue_depth,
         env: vec![],
         pass_env: Vec::new(),
-        run_as: None,
+        system_users: Default::default(),
+        function_keys: None,
         slowdown: 1.0,
-        worker_memory_bytes: None,
+        limits: Default::default(),
+        separation: Default::default(),
         worker_group: None,
         confinement: None,
     }
@@ -149,6 +151,8 @@ pub struct Bench {
     /// The program's reply to callbacks, and the callbacks received.
     pub answer: fn(&Callback) -> CallbackAnswer,
     pub called: Vec<Callback>,
+    /// The user to whom further calls belong.
+    pub user: &'static str,
 }
 
 impl Bench {
@@ -183,6 +187,7 @@ impl Bench {
             ended: BTreeMap::new(),
             answer: |_| Ok(Vec::new()),
             called: Vec::new(),
+            user: "",
         }
     }
 
@@ -216,7 +221,8 @@ impl Bench {
             None => TaskKind::call(function, 0),
             Some(object) => TaskKind::method(&function, object, 0),
         };
-        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, options: Default::default() });
+        let options = CallOptions { user: Some(self.user.into()), ..CallOptions::default() };
+        let task = Arc::new(Task { id, kind, args, outputs, work_flops: None, options });
         self.jobs.start(task.clone(), &self.store);
         task
     }
@@ -244,7 +250,9 @@ impl Bench {
         if !quiet {
             return;
         }
-        let limit = Timespec { tv_sec: 30, tv_nsec: 0 };
+        let wake_in = self.jobs.wake_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = wake_in.unwrap_or(Duration::from_secs(30));
+        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         let mut ready = Vec::with_capacity(16);
         let begin = Instant::now();
         while ready.is_empty() && begin.elapsed() < self.awake {
@@ -253,7 +261,7 @@ impl Bench {
         }
         if ready.is_empty() {
             let count = epoll::wait(&self.epoll, spare_capacity(&mut ready), Some(&limit)).unwrap();
-            assert!(count > 0, "nothing happened for 30 s");
+            assert!(count > 0 || wake_in.is_some(), "nothing happened for 30 s");
         }
         for event in ready {
             self.jobs.on_ready(WorkerToken(event.data.u64()), &self.store);

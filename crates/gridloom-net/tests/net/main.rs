@@ -20,5 +20,7 @@ mod transport_support;
 mod transport_uploads;
 mod transport_workers;
 mod worker_failures;
+mod worker_limits;
 mod worker_objects;
+mod worker_users;
 mod worker_values;

@@ -20,6 +20,7 @@
         ├── CannotRun
         ├── Crashed
         ├── DataLost
+        ├── LimitExceeded
         ├── NotPermitted      also PermissionError
         ├── NotRun
         ├── OutOfMemory       also MemoryError
@@ -53,6 +54,7 @@ __all__ = [
     "DifferenceWarning",
     "GridloomError",
     "InputError",
+    "LimitExceeded",
     "NameExists",
     "NotPermitted",
     "NotRun",
@@ -279,6 +281,24 @@ class DataLost(TaskError):
     name: str | None = None
 
 
+class LimitExceeded(TaskError):
+    """The call exceeded a limit of its server, and its worker was ended. The memory of a worker has an error of its own, `OutOfMemory`.
+
+    Attributes
+    ----------
+    resource : {"processes", "time"}
+        What the server limits (``gridloom serve --worker-processes``, ``--worker-time``).
+    limit : float or None
+        The limit: a number of processes, or seconds.
+    used : int or None
+        Number of processes; ``None`` for a time.
+    """
+
+    resource: str = "time"
+    limit: float | None = None
+    used: int | None = None
+
+
 class NotPermitted(TaskError, PermissionError):
     """The user may not call the function, or may not replace or delete shared data of another user.
 
@@ -416,11 +436,13 @@ _VARIANTS: dict[str, tuple[type[GridloomError], dict[str, Any]]] = {
     "MemoryExceeded": (OutOfMemory, {"resource": "worker"}),
     "NoRoomToShare": (OutOfMemory, {"resource": "shared data"}),
     "NotMapped": (NotRun, {"reason": "mapping"}),
+    "ProcessesExceeded": (LimitExceeded, {"resource": "processes"}),
     "Refused": (SignatureError, {"part": "arguments"}),
     "RemoteFailure": (RemoteError, {}),
     "SharedDataError": (TaskError, {}),
     "SharedDataLost": (DataLost, {}),
     "StoreFull": (OutOfMemory, {"resource": "store"}),
+    "TimeExceeded": (LimitExceeded, {"resource": "time"}),
     "TimedOut": (TimedOut, {"operation": "message"}),
     "UnknownFunctionError": (UnknownName, {"what": "function"}),
     "UnknownName": (UnknownName, {"what": "shared data"}),

@@ -25,6 +25,7 @@ mod sessions;
 mod storage;
 mod tasks;
 mod transfers;
+mod workers;
 
 use std::collections::BTreeMap;
 

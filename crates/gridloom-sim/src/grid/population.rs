@@ -128,6 +128,7 @@ impl Grid {
                     disk_bytes,
                     data_max: u64::MAX,
                     slowdown: 1.0,
+                    separation: Default::default(),
                     functions,
                     code_hashes: Default::default(),
                     models,

@@ -18,6 +18,7 @@ use gridloom_perf::is_work;
 
 use super::disk::{Files, KeptFiles};
 use super::nodes::ServerView;
+use super::workers::Workers;
 use crate::kernel::{Kernel, Purpose};
 use crate::observe::Observation;
 use crate::scheduled_event::StartedTask;
@@ -66,6 +67,7 @@ pub trait Bodies: Send {
 #[derive(Default)]
 pub(crate) struct Tasks {
     running: BTreeMap<(NodeId, TaskId), Running>,
+    workers: Workers,
     bodies: Option<Box<dyn Bodies>>,
     /// Functions with file parameters, by name.
     files: BTreeMap<String, Files>,
@@ -151,6 +153,7 @@ impl Tasks {
             assert!(place.store.value(datum).is_some(), "'{name}' starts {id} without its input {datum}");
         }
         kernel.observe(|| Observation::TaskBegins { node, task: &task });
+        self.workers.begin(node, slots, &task);
         let started = kernel.now();
         let stage = if waits {
             TaskStage::WaitsForShared { task, has_computed: false }
@@ -212,6 +215,7 @@ impl Tasks {
         let TaskStage::WaitsForShared { task, .. } = &self.running.get(&key)?.stage else { return None };
         let error = error(task.name().to_string());
         let run_ns = kernel.now().since(self.running.remove(&key)?.started);
+        self.workers.end(place.node, place.slots, id);
         kernel.observe(|| Observation::TaskEnds { node: place.node, task: id });
         Some(Input::TaskEnded { task: id, outcome: Err(error), run_ns })
     }
@@ -228,13 +232,15 @@ impl Tasks {
         let work_flops =
             started.task.work_flops.filter(|work| is_work(*work)).unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         let is_program = self.files.get(started.task.name()).is_some_and(|files| files.runs_program);
-        let start_flops = if is_program { place.start_flops } else { 0.0 };
+        let starts_process = is_program || self.workers.is_replacement(place.node, started.task.id);
+        let start_flops = if starts_process { place.start_flops } else { 0.0 };
         kernel.start_execution(place.host, start_flops + work_flops, Purpose::Task(started))
     }
 
     /// Stops a task. Returns an input for its machine. A task that has already ended has had its `TaskEnded`.
     pub(crate) fn stop(&mut self, kernel: &mut Kernel, node: NodeId, task: TaskId) -> Option<Input> {
         let running = self.running.remove(&(node, task))?;
+        self.workers.kill(node, task);
         let run_ns = kernel.now().since(running.started);
         self.abandon(kernel, task, running);
         kernel.observe(|| Observation::TaskEnds { node, task });
@@ -244,6 +250,7 @@ impl Tasks {
     /// Removes the tasks of a server that has ended.
     pub(crate) fn end_all(&mut self, kernel: &mut Kernel, node: NodeId) {
         self.kept_files.forget(node);
+        self.workers.forget(node);
         let here: Vec<TaskId> = self.of(node).map(|(task, _)| task).collect();
         for task in here {
             let running = self.running.remove(&(node, task)).expect("it was there a moment ago");
@@ -303,6 +310,7 @@ impl Tasks {
             None => None,
         };
         let running = self.running.remove(&key).expect("a task that ends was started");
+        self.workers.end(node, place.slots, task.id);
         let (start, end) = (running.started, kernel.now());
         kernel.observe(|| Observation::TaskEnds { node, task: task.id });
         let function = task.name().to_string();

@@ -53,6 +53,7 @@ impl Test {
                 disk_bytes: 0,
                 data_max: u64::MAX,
                 slowdown: 1.0,
+                separation: Default::default(),
                 functions,
                 code_hashes: Default::default(),
                 models: Default::default(),

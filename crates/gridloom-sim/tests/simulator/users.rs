@@ -18,7 +18,9 @@ Define work() CalcOrder 1e9 Calls \"C\" work();
 Define other() CalcOrder 1e9 Calls \"C\" other();
 Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);
 Define gets() CalcOrder 1e9 Gets(\"part\", 8) Calls \"C\" gets();
-Define puts() CalcOrder 1e9 Puts(\"part\", 8) Calls \"C\" puts();";
+Define puts() CalcOrder 1e9 Puts(\"part\", 8) Calls \"C\" puts();
+Module python;
+Define run() CalcOrder 1e9 Calls \"C\" run();";
 
 /// One server, and programs of several users. A call takes one second on an idle server.
 pub(crate) struct Stage {
@@ -385,4 +387,56 @@ fn a_user_gets_no_more_of_a_server_by_starting_more_programs() {
     // The slot runs 60 calls of one second; the users take turns.
     let seconds = (stage.sim.now().0 - begin.0) as f64 / SECOND_NS as f64;
     assert!((19.0..23.0).contains(&seconds), "{seconds}");
+}
+
+/// Makes a call for each of these users, one after the other. Returns the time from the first call to the last result.
+fn seconds_of(slots: u32, function: usize, users: &[usize]) -> f64 {
+    let mut stage = Stage::with_slots(slots);
+    let clients = ["anna", "bert"].map(|name| {
+        let origin = Origin { user: name.into(), ..Origin::default() };
+        stage.program(name, origin)
+    });
+    // Both users have been served, as far as there are slots.
+    for client in clients {
+        let call = stage.call(client, function);
+        stage.end_of(call).unwrap();
+    }
+    let begin = stage.sim.now();
+    for user in users {
+        let call = stage.call(clients[*user], function);
+        stage.end_of(call).unwrap();
+    }
+    stage.sim.now().since(begin) as f64 / SECOND_NS as f64
+}
+
+#[test]
+fn code_of_users_who_alternate_on_one_slot_takes_a_start_of_a_worker_each_time() {
+    // The start of a process takes 2 ms.
+    const STARTS: f64 = 10.0 * 0.002;
+    let alternating: Vec<usize> = (0..10).map(|call| call % 2).collect();
+    let (work, run) = (0, 3);
+    let usual = seconds_of(1, work, &alternating);
+    let separate = seconds_of(1, run, &alternating);
+    assert!((separate - usual - STARTS).abs() < 1e-4, "{separate} {usual}");
+    // A second slot has the worker of the other user, and one user needs no other worker after the first call.
+    assert!((seconds_of(2, run, &alternating) - usual).abs() < 1e-4);
+    assert!((seconds_of(1, run, &[1; 10]) - usual).abs() < 1e-4);
+}
+
+#[test]
+fn functions_of_one_user_act_for_this_user_only() {
+    let mut stage = Stage::new();
+    let user = |name: &str| Origin { user: name.into(), ..Origin::default() };
+    let [anna, bert] = ["anna", "bert"].map(|name| stage.program(name, user(name)));
+    let for_anna = Origin { is_functions: true, is_for_user: true, ..user("anna") };
+    let function = stage.program("function", for_anna);
+    let options = |user: &str| CallOptions { user: Some(user.into()), ..CallOptions::default() };
+    let of_bert = stage.call(bert, 0);
+    let as_bert = stage.call_with(function, 0, options("bert"));
+    let error = stage.end_task(function, of_bert).unwrap_err();
+    assert!(error.contains("the call belongs to 'bert', and 'anna' is not an administrator"), "{error}");
+    // It counts as a call of Anna, whatever it states.
+    assert_eq!(stage.end_task(anna, as_bert), Ok(()));
+    assert_eq!(stage.end_of(as_bert), Err(TaskError::Cancelled));
+    stage.end_of(of_bert).unwrap();
 }

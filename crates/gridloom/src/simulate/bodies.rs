@@ -38,9 +38,11 @@ impl RealBodies {
             queue_depth: 1,
             env: Vec::new(),
             pass_env: vec!["*".into()],
-            run_as: None,
+            system_users: Default::default(),
+            function_keys: None,
             slowdown: 1.0,
-            worker_memory_bytes: None,
+            limits: Default::default(),
+            separation: Default::default(),
             worker_group: None,
             confinement: None,
         };

@@ -14,7 +14,7 @@ use gridloom_base::EscapedBytes;
 use gridloom_idl::Body;
 use gridloom_keys::KeysFolder;
 use gridloom_net::children;
-use gridloom_net::jobs::{Confinement, PermittedFiles, RunAs};
+use gridloom_net::jobs::{Confinement, PermittedFiles, RunAs, SystemUsers};
 use gridloom_net::worker::FILES_VARIABLE;
 
 use super::Options;
@@ -41,11 +41,12 @@ pub fn confinement(
     options: &Options,
     offer: &Offer,
     function_keys: Option<&OwnFolder>,
-    run_as: Option<&RunAs>,
+    system_users: &SystemUsers,
 ) -> Result<Option<Confinement>> {
     if !options.server.confine {
         return Ok(None);
     }
+    let run_as = system_users.common();
     let PermittedFiles { readable, writable: system_writable } = PermittedFiles::of_system();
     let mut readable: Vec<Described> =
         readable.into_iter().map(|path| (path, "a folder of the system".to_string())).collect();
@@ -68,14 +69,21 @@ pub fn confinement(
     let writable = paths(writable).chain(system_writable).collect();
     let files = PermittedFiles { readable: readable.into_iter().collect(), writable };
     let confinement = Confinement::new(files).context("--confine")?;
-    report(&confinement, run_as);
+    report(&confinement, system_users);
     Ok(Some(confinement))
 }
 
-fn report(confinement: &Confinement, run_as: Option<&RunAs>) {
+fn report(confinement: &Confinement, system_users: &SystemUsers) {
     let abi = confinement.abi();
     tracing::info!(target: "gridloom.worker", "workers are confined by landlock (ABI {abi}) and seccomp");
-    if run_as.is_some() {
+    if !confinement.has_own_shared_memory() {
+        tracing::info!(
+            target: "gridloom.worker",
+            "workers share /dev/shm and System V shared memory, because the server may not enter namespaces: only a server \
+             that root runs can keep them apart"
+        );
+    }
+    if *system_users != SystemUsers::Own {
         return;
     }
     if !confinement.restricts_signals() {

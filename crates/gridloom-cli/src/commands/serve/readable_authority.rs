@@ -5,16 +5,23 @@ use std::os::unix::fs::MetadataExt;
 use gridloom_base::EscapedBytes;
 use gridloom_keys::{GridFolder, KeysError, KeysFolder};
 use gridloom_net::identity::Keys;
-use gridloom_net::jobs::RunAs;
+use gridloom_net::jobs::SystemUsers;
 
 /// Logs that functions can read the key of the authority. It is a warning once the authority has admitted others, who may
 /// send functions; until then the user's functions can do what the user can do.
-pub fn report_readable_authority(keys: &Keys, run_as: Option<&RunAs>) {
+pub fn report_readable_authority(keys: &Keys, system_users: &SystemUsers) {
     let Some(folder) = folder_of(keys) else { return };
     let file = folder.authority_key();
     let Ok(status) = std::fs::metadata(&file) else { return };
-    let user = run_as.map_or_else(|| rustix::process::geteuid().as_raw(), |run_as| run_as.user);
-    if user != status.uid() && user != 0 {
+    let can_read = |user: u32| user == status.uid() || user == 0;
+    let is_readable = match system_users {
+        SystemUsers::Own => can_read(rustix::process::geteuid().as_raw()),
+        SystemUsers::One(run_as) => can_read(run_as.user),
+        SystemUsers::PerUser(mapping) => {
+            mapping.named.values().chain(&mapping.others).any(|run_as| can_read(run_as.user))
+        }
+    };
+    if !is_readable {
         return;
     }
     let file = EscapedBytes::of(&file);

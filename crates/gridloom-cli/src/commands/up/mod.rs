@@ -232,7 +232,7 @@ impl Options {
 /// Issues the keys of a client that calls nothing, by which hosts check whether their parts answer.
 fn client_keys(keys: &GridFolder) -> Result<String> {
     let identity = Identity::new(keys.grid(), Role::Client, "gridloom up")?;
-    let grant = Grant { identity, functions: Patterns::default(), lifetime: DAY };
+    let grant = Grant { identity, user: None, functions: Patterns::default(), lifetime: DAY };
     Ok(keys.issue(&grant, UnixTime::now())?.to_pem())
 }
 

@@ -33,6 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::data::Requester;
+use crate::exec::Separation;
 use crate::member::Members;
 use crate::node::data_paths::DataPaths;
 use crate::node::message::{
@@ -85,6 +86,8 @@ pub struct ServerConfig {
     pub data_max: u64,
     /// Factor by which its calls are deliberately slowed down.
     pub slowdown: f64,
+    /// The functions whose workers serve one user each.
+    pub separation: Separation,
     /// The functions that it offers.
     pub functions: Vec<Signature>,
     /// Fingerprints of the code of some functions, by name.

@@ -86,6 +86,8 @@ impl Objects {
             Err(
                 TaskError::Crashed { .. }
                 | TaskError::MemoryExceeded { .. }
+                | TaskError::ProcessesExceeded { .. }
+                | TaskError::TimeExceeded { .. }
                 | TaskError::Cancelled
                 | TaskError::ObjectMissing { .. },
             ) => false,

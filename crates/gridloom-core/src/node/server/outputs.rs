@@ -37,7 +37,7 @@ pub(super) enum Reader {
 
 impl Reader {
     pub(super) fn of(origin: &Origin) -> Reader {
-        match origin.is_administrator || origin.is_functions {
+        match origin.may_change_all() {
             true => Reader::All,
             false => Reader::User(origin.user.clone()),
         }

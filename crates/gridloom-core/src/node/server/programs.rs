@@ -37,10 +37,12 @@ impl Programs {
     }
 
     /// True if calls of a client may count as calls of a program: functions call for the programs that call them, and the
-    /// programs of one user for each other.
+    /// programs of one user for each other. Functions of one user do not call for a program of which another user is known.
     pub(super) fn may_call_for(&self, client: NodeId, program: NodeId) -> bool {
         let user = |client| self.origin(client).map(|origin| &origin.user);
-        let is_functions = self.origin(client).is_some_and(|origin| origin.is_functions);
+        let is_functions = self
+            .origin(client)
+            .is_some_and(|origin| origin.acts_for_all() || origin.is_functions && self.origin(program).is_none());
         client == program || is_functions || user(client).is_some_and(|own| user(program) == Some(own))
     }
 
@@ -56,7 +58,7 @@ impl Programs {
     pub(super) fn user_of(&self, task: &Task) -> Arc<str> {
         let Some(client) = self.clients.get(&task.id.client) else { return self.nobody.clone() };
         match &task.options.user {
-            Some(user) if client.origin.is_functions && NameKind::User.check(user).is_ok() => Arc::from(&**user),
+            Some(user) if client.origin.acts_for_all() && NameKind::User.check(user).is_ok() => Arc::from(&**user),
             _ => client.user.clone(),
         }
     }
@@ -90,6 +92,12 @@ mod tests {
         assert!(programs.may_call_for(anna, anna) && programs.may_call_for(again, anna));
         assert!(programs.may_call_for(function, anna) && programs.may_call_for(function, elsewhere));
         assert!(!programs.may_call_for(bert, anna) && !programs.may_call_for(bert, elsewhere));
+        let (of_anna, of_bert) = (NodeId(6), NodeId(7));
+        for (client, name) in [(of_anna, "anna"), (of_bert, "bert")] {
+            programs.connected(client, "f", Origin { is_functions: true, is_for_user: true, ..user(name) });
+        }
+        assert!(programs.may_call_for(of_anna, anna) && programs.may_call_for(of_anna, elsewhere));
+        assert!(!programs.may_call_for(of_bert, anna));
         programs.forget(anna);
         assert!(!programs.may_call_for(again, anna), "its user is unknown now");
     }

@@ -26,6 +26,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         disk_bytes: 0,
         data_max: u64::MAX,
         slowdown: 1.0,
+        separation: Default::default(),
         functions: Vec::new(),
         code_hashes: BTreeMap::new(),
         models: BTreeMap::new(),

@@ -30,14 +30,25 @@ const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 /// `ioctl` on devices; since ABI 5.
 const IOCTL_DEV: u64 = 1 << 15;
+/// Connections to unix sockets with a path that processes outside of the ruleset have created; since ABI 9.
+const RESOLVE_UNIX: u64 = 1 << 16;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
 /// Devices cannot be created.
-const WRITE: u64 =
-    WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE;
+const WRITE: u64 = WRITE_FILE
+    | REMOVE_DIR
+    | REMOVE_FILE
+    | MAKE_DIR
+    | MAKE_REG
+    | MAKE_SOCK
+    | MAKE_FIFO
+    | MAKE_SYM
+    | REFER
+    | TRUNCATE
+    | RESOLVE_UNIX;
 const ALL: u64 = READ | WRITE | MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV;
 /// The rights that a file can have which is not a folder.
-const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV | RESOLVE_UNIX;
 
 /// Connections to abstract unix sockets of other processes; since ABI 6.
 const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1 << 0;
@@ -46,6 +57,8 @@ const SCOPE_SIGNAL: u64 = 1 << 1;
 
 /// The first ABI in which signals are restricted.
 pub(super) const ABI_WITH_SIGNALS: u32 = 6;
+/// The first ABI in which connections to unix sockets with a path are restricted.
+pub(super) const ABI_WITH_SOCKETS: u32 = 9;
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: u32 = 1;
@@ -68,12 +81,14 @@ struct PathBeneathAttributes {
 pub(super) enum Access {
     /// Read and execute.
     Read,
-    /// Read, execute and change.
+    /// Read, execute and change, and connect to sockets.
     Write,
     /// Read, write and control devices.
     Device,
-    /// Create sockets.
-    MakeSocket,
+    /// Connect to sockets.
+    Connect,
+    /// Create sockets and connect to them.
+    Sockets,
 }
 
 impl Access {
@@ -82,7 +97,8 @@ impl Access {
             Access::Read => READ,
             Access::Write => READ | WRITE,
             Access::Device => READ_FILE | READ_DIR | WRITE_FILE | IOCTL_DEV,
-            Access::MakeSocket => MAKE_SOCK,
+            Access::Connect => RESOLVE_UNIX,
+            Access::Sockets => MAKE_SOCK | RESOLVE_UNIX,
         }
     }
 }
@@ -131,7 +147,8 @@ impl Ruleset {
         }
     }
 
-    /// Grants access to a file, or to a folder and everything in it. Links are followed.
+    /// Grants access to a file, or to a folder and everything in it. Links are followed. With a short path, this allocates
+    /// nothing, so that it can be called between fork and exec.
     ///
     /// # Errors
     /// If it cannot be opened, [`io::ErrorKind::NotFound`] if it does not exist.
@@ -170,7 +187,7 @@ impl Ruleset {
 
 /// Returns the rights that a version of landlock can restrict. A kernel rejects a ruleset with others.
 fn handled(abi: u32) -> u64 {
-    let newer = [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)];
+    let newer = [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV), (ABI_WITH_SOCKETS, RESOLVE_UNIX)];
     newer.iter().filter(|(since, _)| abi < *since).fold(ALL, |rights, (_, right)| rights & !right)
 }
 
@@ -181,8 +198,8 @@ mod tests {
     #[test]
     fn older_kernels_get_only_the_rights_that_they_know() {
         // The number of rights of each version, from the kernel's documentation.
-        let counts = [1, 2, 3, 4, 5, 6, 7].map(|abi| handled(abi).count_ones());
-        assert_eq!(counts, [13, 14, 15, 15, 16, 16, 16]);
+        let counts = [1, 2, 3, 4, 5, 6, 7, 8, 9].map(|abi| handled(abi).count_ones());
+        assert_eq!(counts, [13, 14, 15, 15, 16, 16, 16, 16, 17]);
         assert_eq!(handled(1), (1 << 13) - 1);
     }
 }

@@ -19,6 +19,9 @@ _CONFINED = (
     "those of a folder with --writable DIR. Temporary files belong into tempfile.gettempdir()."
 )
 
+# The limit of open files, set by servers that have one.
+FILES_LIMIT_VARIABLE = "GRIDLOOM_WORKER_FILES"
+
 _loaded: dict[str, types.ModuleType] = {}
 # Its frames are above those of the functions that it calls, and useless to their programs.
 _RUN_CODE = str(Path(__file__).parents[1] / "run_code.py")
@@ -66,6 +69,9 @@ def format_traceback(error: BaseException, frames: types.TracebackType | None) -
     text = "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
     if isinstance(error, PermissionError) and error.errno == errno.EACCES and CONFINED_VARIABLE in os.environ:
         text += _CONFINED
+    if isinstance(error, OSError) and error.errno == errno.EMFILE and FILES_LIMIT_VARIABLE in os.environ:
+        limit = os.environ[FILES_LIMIT_VARIABLE]
+        text += f"\nThe limit of open files is {limit}: close files, or start the server with a larger --worker-files."
     return text
 
 

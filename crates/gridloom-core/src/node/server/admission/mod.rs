@@ -91,7 +91,7 @@ pub(super) enum StallResolution {
 impl Admission {
     pub(super) fn new(config: Arc<ServerConfig>) -> Admission {
         Admission {
-            executor: Executor::new(config.slots),
+            executor: Executor::new(config.slots).with_separation(config.separation),
             replicas: Replicas::new(config.memory_bytes, config.data_max),
             fetches: Fetches::new(config.clone()),
             write_back: WriteBack::default(),

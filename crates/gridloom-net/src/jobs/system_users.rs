@@ -1,0 +1,164 @@
+//! The users of this system as whom workers run.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::children;
+
+/// Users with lower numbers belong to the system, not to people (`UID_MIN` of `login.defs`).
+const PEOPLE_BEGIN: u32 = 1000;
+
+/// A user of this system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunAs {
+    pub name: String,
+    pub user: u32,
+    pub group: u32,
+    pub home: PathBuf,
+}
+
+/// Reason why no user was found.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum SystemUserError {
+    #[error("there is no such user")]
+    Unknown,
+    #[error("'getent' cannot be run: {0}")]
+    NoTool(String),
+}
+
+impl RunAs {
+    /// Looks a user up with the system's tools, so that all its sources of users count.
+    ///
+    /// # Errors
+    /// If there is no user of this name. A number is no name.
+    pub fn named(name: &str) -> Result<RunAs, SystemUserError> {
+        let mut command = Command::new("getent");
+        let output = children::output(command.args(["passwd", "--", name]));
+        let output = output.map_err(|error| SystemUserError::NoTool(error.to_string()))?;
+        let line = String::from_utf8_lossy(&output.stdout).into_owned();
+        let [found, _, user, group, _, home, _] = line.trim_end().split(':').collect::<Vec<_>>()[..] else {
+            return Err(SystemUserError::Unknown);
+        };
+        match (user.parse(), group.parse()) {
+            (Ok(user), Ok(group)) if found == name => Ok(RunAs { name: name.into(), user, group, home: home.into() }),
+            _ => Err(SystemUserError::Unknown),
+        }
+    }
+}
+
+/// The users as whom workers run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum SystemUsers {
+    /// The user of this process.
+    #[default]
+    Own,
+    /// One user.
+    One(Arc<RunAs>),
+    /// For each user of the grid one. Then each worker serves one user.
+    PerUser(UserMapping),
+}
+
+/// The system users of the users of the grid.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UserMapping {
+    /// By names of users of the grid.
+    pub named: BTreeMap<String, Arc<RunAs>>,
+    /// Whether others run as the system user with the same name, if there is one.
+    pub same_names: bool,
+    /// The system user of all others.
+    pub others: Option<Arc<RunAs>>,
+}
+
+impl SystemUsers {
+    /// Returns the system user of all workers, if they have one that is not the user of this process.
+    pub fn common(&self) -> Option<&RunAs> {
+        match self {
+            SystemUsers::One(run_as) => Some(run_as),
+            SystemUsers::Own | SystemUsers::PerUser(_) => None,
+        }
+    }
+
+    pub fn are_per_user(&self) -> bool {
+        matches!(self, SystemUsers::PerUser(_))
+    }
+
+    /// Returns the system user for a user of the grid; `None` for the user of this process.
+    ///
+    /// # Errors
+    /// If there is none, with the remedy.
+    pub(super) fn of(&self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
+        match self {
+            SystemUsers::Own => Ok(None),
+            SystemUsers::One(run_as) => Ok(Some(run_as.clone())),
+            SystemUsers::PerUser(mapping) => mapping.of(user, RunAs::named).map(Some),
+        }
+    }
+}
+
+impl UserMapping {
+    fn of(&self, user: &str, find: impl Fn(&str) -> Result<RunAs, SystemUserError>) -> Result<Arc<RunAs>, String> {
+        if let Some(run_as) = self.named.get(user) {
+            return Ok(run_as.clone());
+        }
+        let why = match self.same_names.then(|| find(user)) {
+            Some(Ok(found)) if found.user >= PEOPLE_BEGIN => return Ok(Arc::new(found)),
+            Some(Ok(found)) => {
+                format!(
+                    "'{user}' is a user of the system (number {}, and those of people begin at {PEOPLE_BEGIN})",
+                    found.user
+                )
+            }
+            Some(Err(error)) => format!("'{user}': {error} on the machine of the server"),
+            None => format!("'{user}' has none"),
+        };
+        self.others.clone().ok_or_else(|| {
+            format!(
+                "it runs the functions of each user as a user of the system, and {why}; its operator can name one with \
+                 --run-as-user '{user}=NAME', or one for all others with --run-as"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn system_user(name: &str, user: u32) -> RunAs {
+        RunAs { name: name.into(), user, group: user, home: "/".into() }
+    }
+
+    #[test]
+    fn users_have_the_named_system_user_or_the_one_of_the_same_name_or_that_of_all_others() {
+        let find = |name: &str| match name {
+            "bert" => Ok(system_user("bert", 1001)),
+            "daemon" => Ok(system_user("daemon", 1)),
+            _ => Err(SystemUserError::Unknown),
+        };
+        let named = BTreeMap::from([("anna".to_string(), Arc::new(system_user("games", 5)))]);
+        let mut mapping = UserMapping { named, same_names: false, others: None };
+        let of = |mapping: &UserMapping, user: &str| mapping.of(user, find).map(|run_as| run_as.user);
+        assert_eq!(of(&mapping, "anna"), Ok(5));
+        let why = of(&mapping, "bert").unwrap_err();
+        assert!(why.contains("'bert' has none") && why.contains("--run-as-user 'bert=NAME'"), "{why}");
+        mapping.same_names = true;
+        assert_eq!((of(&mapping, "anna"), of(&mapping, "bert")), (Ok(5), Ok(1001)));
+        let why = of(&mapping, "daemon").unwrap_err();
+        assert!(why.contains("'daemon' is a user of the system (number 1, "), "{why}");
+        assert!(of(&mapping, "carol").unwrap_err().contains("'carol': there is no such user on the machine"));
+        mapping.others = Some(Arc::new(system_user("nobody", 65534)));
+        assert_eq!(["bert", "daemon", "carol"].map(|user| of(&mapping, user)), [Ok(1001), Ok(65534), Ok(65534)]);
+    }
+
+    #[test]
+    fn a_number_is_no_name() {
+        assert_eq!(RunAs::named("root").unwrap().user, 0);
+        assert_eq!(RunAs::named("0"), Err(SystemUserError::Unknown));
+        assert_eq!(RunAs::named("no such user"), Err(SystemUserError::Unknown));
+    }
+}
