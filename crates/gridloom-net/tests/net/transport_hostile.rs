@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use crate::transport_support::*;
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::{Kind, WireVersion};
@@ -132,7 +133,8 @@ fn a_node_receives_the_reason_when_its_peer_closes_the_connection() {
 fn the_reason_of_a_peer_is_cut() {
     let server = server();
     let mut body = Vec::new();
-    WireVersion::CURRENT.append(&WorldMessage::Refused { why: "é".repeat(1 << 20) }, &mut body);
+    WireVersion::CURRENT
+        .append(&WorldMessage::Refused { fault: ConnectionFault::NotANode, why: "é".repeat(1 << 20) }, &mut body);
     let bytes = raw_frame(next_number(&server), 3, &body);
     shaken(&server, Purpose::Control, 0).write_all(&bytes).unwrap();
     let why = server.expect_lost(raw_id());
