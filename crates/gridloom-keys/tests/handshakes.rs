@@ -1,5 +1,8 @@
 //! Real handshakes of rustls in memory: both sides show identities of a grid, and each refusal is named.
 
+#[path = "handshakes/hostile.rs"]
+mod hostile;
+
 use std::sync::Arc;
 use std::time::Duration;
 
