@@ -46,6 +46,9 @@ const WAITING_BYTES_MAX: usize = 16 * (RECORD_BYTES + OVERHEAD_BYTES);
 const RECEIVE_BYTES: usize = 64 << 10;
 /// The same on a connection for large data.
 const BULK_RECEIVE_BYTES: usize = WAITING_BYTES_MAX;
+/// Size of that buffer during the handshake. Strangers can have many handshakes in progress, and larger records make room for
+/// themselves.
+const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
 /// Maximum number of system calls of one read from a socket that does not block.
 const READS_MAX: u32 = 8;
 /// Number of unused buffers that a thread keeps.
@@ -369,9 +372,10 @@ impl Session {
 
     /// Reads once. Returns whether the stream may have more.
     fn receive(&mut self, stream: &mut impl Read) -> io::Result<bool> {
-        self.received.make_room(self.receive_bytes / 2);
-        if self.received.buffer.len() < self.receive_bytes {
-            self.received.buffer.resize(self.receive_bytes, 0);
+        let receive_bytes = if self.is_ready { self.receive_bytes } else { HANDSHAKE_RECEIVE_BYTES };
+        self.received.make_room(receive_bytes / 2);
+        if self.received.buffer.len() < receive_bytes {
+            self.received.buffer.resize(receive_bytes, 0);
         }
         loop {
             let room = &mut self.received.buffer[self.received.tail..];
