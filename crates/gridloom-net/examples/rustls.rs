@@ -68,6 +68,7 @@ fn measure() {
     let mut bulk = accept(&listener, &server);
     let mut door = String::new();
     std::io::BufReader::new(accept(&listener, &server)).read_line(&mut door).expect("where the peer listens");
+    let door = door.trim().to_string();
     let mut names = 0;
     for line in stdin().lock().lines() {
         let line = line.expect("text");
