@@ -312,3 +312,18 @@ def test_the_page_on_records_lists_all_attributes():
 
 def blocks_of_table(page):
     return re.findall(r"^\| `.*$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+
+
+def test_the_tests_of_each_refusal_exist():
+    page = (ROOT / "docs" / "security.md").read_text()
+    section = page.split("## How each refusal is tested\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 15
+    for row in rows:
+        file = None
+        for name in re.findall(r"`([^`]+)`", row):
+            if "/" in name:
+                file = (ROOT / "crates" / name).read_text()
+                continue
+            assert re.search(rf"#\[test\]\s+fn {name}\(", file), f"there is no test {name}"
+        assert file is not None, row

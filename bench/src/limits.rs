@@ -1,9 +1,9 @@
-//! Measures blocking sockets on this machine: the limit with which the other figures are compared. The peer is a separate
-//! process, as a server is.
+//! Measures blocking sockets on this machine, plain and with rustls: the limits with which the other figures are compared. The
+//! peer is a separate process, as a server is.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 const MESSAGE_BYTES: usize = 64;
@@ -60,6 +60,43 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two processes with rustls over blocking sockets: the example `rustls` of `gridloom-net`.
+pub struct Rustls {
+    child: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Rustls {
+    pub fn start() -> Rustls {
+        let own = std::env::current_exe().expect("this program");
+        let program = own.with_file_name("examples").join("rustls");
+        let started = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.unwrap_or_else(|error| {
+            let build = "cargo build --release -p gridloom-net --example rustls";
+            panic!("{}: {error}; build it: {build}", program.display())
+        });
+        let (requests, answers) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Rustls { child, requests, answers: BufReader::new(answers) }
+    }
+
+    /// Measures `ping`, `bulk`, `full` or `resumed`: the example describes them.
+    pub fn measure(&mut self, what: &str, count: usize) -> f64 {
+        writeln!(self.requests, "{what} {count}").expect("the example runs");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("the example runs");
+        answer.trim().parse().expect("a number")
+    }
+}
+
+impl Drop for Rustls {
+    fn drop(&mut self) {
+        // Its own peer ends with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
 //! Gridloom's figures compared with the limits of the machine, measured in one run: `make bench`.
 //!
 //! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), measures only those
-//! figures. `pipelined`, `sim-long` and `sim-big` are measured only if they are named.
+//! figures. `tls`, `pipelined`, `sim-long` and `sim-big` are measured only if they are named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is the range from the smallest to the largest of the rounds' ratios.
@@ -13,6 +13,7 @@ mod limits;
 mod scale;
 mod simulation;
 mod stats;
+mod tls;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +69,7 @@ fn main() {
     if wanted("start") {
         figures.extend([start_up(&config), idle_memory(&config)]);
     }
-    if wanted("null") || wanted("grpc") {
+    if wanted("null") || wanted("grpc") || named("tls") {
         let all = rustix::thread::sched_getaffinity(None).expect("this thread has processors");
         let mut one = rustix::thread::CpuSet::new();
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
@@ -84,6 +85,9 @@ fn main() {
             let tcp = LocalConfig { shared_memory: false, ..config.clone() };
             figures.push(null_call(&tcp, "null call over TCP, one core, p50, us"));
         }
+        if named("tls") {
+            figures.extend(tls::on_one_core(&config));
+        }
         rustix::thread::sched_setaffinity(None, &all).expect("as before");
         if wanted("null") {
             figures.push(null_call(&config, "null call, one outstanding, all cores, p50, us"));
@@ -91,6 +95,9 @@ fn main() {
         if wanted("grpc") {
             figures.push(grpc::outstanding(&out));
         }
+    }
+    if named("tls") {
+        figures.push(tls::bulk(&config));
     }
     if wanted("calls") {
         figures.extend([pipelined_calls(&config), under_bulk_calls(&config)]);

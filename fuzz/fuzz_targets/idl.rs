@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.classes.iter().for_each(|class| drop(file.build.class_source(class, "t.idl")));
     for definition in &file.definitions {
         definition.signature.check().expect("accepted definitions are valid");
-        let _ = definition.signature.c_prototype();
+        let _ = definition.signature.c_prototype(None);
         let _ = (definition.signature.to_string(), definition.signature.hash());
         let printed = definition.to_string();
         let read = parse(&printed, "t.idl").unwrap_or_else(|error| panic!("{error}\n{printed}"));

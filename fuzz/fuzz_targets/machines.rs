@@ -13,8 +13,10 @@ mod names;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{
-    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NameError, NamedDatum, NodeId, StorageId, TaskError, TaskId, Time,
+    DatumId, Dtype, GroupId, METHODS, Machine, Meta, NameError, NamedDatum, NodeId, Origin, StorageId, TaskError,
+    TaskId, Time,
 };
 use gridloom_core::graph::{Argument, Group, Output, Source, Task, TaskKind};
 use gridloom_core::node::message::{CatalogAnswer, CatalogMessage, CatalogToClient, Registration, ServerToCatalog};
@@ -47,6 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
             id: SELF,
             name: "a".into(),
             is_shared: true,
+            identifier_key: Default::default(),
         }))))
         .run(rest),
     }
@@ -252,13 +255,14 @@ impl MachineRun {
         if self.up.insert(peer) {
             let (name, address) =
                 (format!("p{peer}"), if peer == AGENT { "agent:1".into() } else { format!("p{peer}:1") });
-            self.input(Input::PeerUp { peer, role, name, address, version: VERSIONS.1 });
+            let origin = origin_of(peer);
+            self.input(Input::PeerUp { peer, role, name, origin, address, version: VERSIONS.1 });
         }
     }
 
     fn peer_lost(&mut self, peer: NodeId) {
         if self.up.remove(&peer) {
-            self.input(Input::PeerLost { peer, why: "so".into() });
+            self.input(Input::PeerLost { peer, fault: ConnectionFault::Disconnected, why: "so".into() });
         }
     }
 
@@ -266,7 +270,8 @@ impl MachineRun {
         self.now = self.now + after_ns;
         // Peers that can be reached connect on their own.
         for address in std::mem::take(&mut self.dials) {
-            self.input(Input::DialFailed { address, why: "so".into(), connected: None });
+            let fault = ConnectionFault::NotListening;
+            self.input(Input::DialFailed { address, fault, why: "so".into(), connected: None });
         }
         let timers = match self.node {
             Node::Agent(_) => vec![Timer::Agent(AgentTimer::Heartbeat)],
@@ -368,7 +373,10 @@ impl MachineRun {
     /// Registers a server with its agent, or, at an agent, registers a server.
     fn register(&mut self) {
         let message: Message = match self.node {
-            Node::Server(_) => DirectoryToServer::Registered { peers: Vec::new(), differences: Vec::new() }.into(),
+            Node::Server(_) => {
+                DirectoryToServer::Registered { peers: Vec::new(), differences: Vec::new(), rules: Default::default() }
+                    .into()
+            }
             Node::Agent(_) => DirectoryToAgent::Register(Registration {
                 name: "p5".into(),
                 address: "p5:1".into(),
@@ -381,6 +389,7 @@ impl MachineRun {
                 functions: functions(),
                 code_hashes: BTreeMap::new(),
                 release: String::new(),
+                was_registered: false,
             })
             .into(),
             Node::Client(_) => return,
@@ -476,6 +485,16 @@ impl MachineRun {
         while let Some(datum) = self.program.held.keys().next().copied() {
             self.release(datum);
         }
+    }
+}
+
+/// One client may call all functions, and the other is an administrator.
+fn origin_of(peer: NodeId) -> Origin {
+    Origin {
+        user: format!("user {peer}"),
+        is_administrator: peer.0 % 2 == 0,
+        functions: vec!["*".parse().expect("it is a pattern")],
+        ..Origin::default()
     }
 }
 

@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     if signature.check().is_err() {
         return;
     }
-    let _ = (definition.to_string(), signature.to_string(), signature.hash(), signature.c_prototype());
+    let _ = (definition.to_string(), signature.to_string(), signature.hash(), signature.c_prototype(None));
     // Scalars take their bytes from the rest of the input.
     let mut bytes = rest.iter().copied().chain(std::iter::repeat(0));
     let mut scalar = |param: &Param| match param.base {

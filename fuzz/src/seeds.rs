@@ -1,16 +1,30 @@
-//! Initial inputs of the targets: `seeds ROOT` writes `ROOT/fuzz/corpus/` from the interface descriptions and recorded messages
-//! of the repository at `ROOT`.
+//! Initial inputs of the targets: `seeds ROOT` writes `ROOT/fuzz/corpus/` from the interface descriptions, platforms and recorded
+//! messages of the repository at `ROOT`.
+
+#[allow(dead_code, reason = "seeds are only written")]
+#[path = "../../crates/gridloom-net/src/transport/relay/protocol.rs"]
+mod relay;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskId};
+use gridloom_base::address::RelayTarget;
+use gridloom_base::dial::ConnectionFault;
+use gridloom_base::{DatumId, Dtype, Meta, Method, NamedDatum, NodeId, TaskId, Time};
+use gridloom_channel::WireVersion;
 use gridloom_channel::frame::{Encoder, Kind};
 use gridloom_core::graph::{Argument, CopyLifetime, Output, Task, TaskKind};
 use gridloom_core::node::message::{DataMessage, DirectoryToClient, DirectoryUpdate, Message, Supply, TaskToServer};
+use gridloom_core::node::{Role as NodeRole, UsageTable};
 use gridloom_idl::parse;
-use gridloom_keys::{Identity, KeysFolder, Patterns, Revoked, Role, UnixTime};
+use gridloom_keys::{Authority, Grant, Identity, KeysFolder, Patterns, Revoked, Role, UnixTime};
+use gridloom_net::identity::{Credentials, Keys};
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, refusal};
+use gridloom_net::transport::stripes::Stripe;
+use gridloom_net::transport::{Cargo, CargoHeader, WorldMessage};
+use gridloom_perf::{Curve, FunctionModel, Point};
+use gridloom_process::filter::{FilterChain, PeerPair};
 
 fn main() {
     let root = PathBuf::from(std::env::args().nth(1).expect("the repository's folder"));
@@ -51,9 +65,177 @@ fn main() {
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| digit(pair[0]) * 16 + digit(pair[1])).collect();
         write("messages", &format!("recorded-{at}"), &bytes);
     }
+    for (at, text) in ADDRESSES.into_iter().enumerate() {
+        write("addresses", &format!("text-{at}"), text.as_bytes());
+    }
+    for (at, text) in RULES.into_iter().chain(PLATFORMS).enumerate() {
+        write("platform", &format!("text-{at}"), text.as_bytes());
+    }
+    for (at, file) in files(&root, "toml").into_iter().chain(files(&root, "xml")).enumerate() {
+        write("platform", &format!("file-{at}"), &fs::read(file).expect("it can be read"));
+    }
+    for (at, text) in WORKFLOWS.into_iter().enumerate() {
+        write("workflows", &format!("text-{at}"), text.as_bytes());
+    }
+    for (at, bytes) in transport().into_iter().enumerate() {
+        write("transport", &format!("seed-{at}"), &bytes);
+    }
+    for (at, bytes) in processes().into_iter().enumerate() {
+        write("processes", &format!("seed-{at}"), &bytes);
+    }
+    for (at, bytes) in stored().into_iter().enumerate() {
+        write("stored", &format!("seed-{at}"), &bytes);
+    }
     for (at, file) in files(&root, "h").into_iter().enumerate() {
         write("messages", &format!("header-{at}"), &fs::read(file).expect("it can be read"));
     }
+}
+
+const ADDRESSES: [&str; 9] = [
+    "10.0.0.5:7711+vpn.lab:7711+relay.org:443/n3f21@lab7",
+    "[::1]:7711",
+    "relay.lab.org:443/agent",
+    "linalg/*",
+    "~anna/climate/*",
+    "8GiB",
+    "data/field.bin",
+    "jitter=2ms",
+    "compress",
+];
+const RULES: [&str; 1] = [r#"[groups]
+students = ["anna", "guest-*"]
+[everybody]
+functions = ["linalg/*"]
+run-code = false
+slots = "50%"
+[group.students]
+slots = 4
+memory = "8GiB"
+[user.anna]
+cancel = ["bert", "group:students"]
+write-names = ["~climate/*"]
+"#];
+const PLATFORMS: [&str; 2] = [
+    r#"<?xml version='1.0'?><!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd"><platform version="4.1">
+<zone id="all" routing="Full"><cluster id="c" prefix="c-" radical="0-3" suffix="" speed="1Gf" bw="125MBps" lat="50us"/>
+<zone id="z" routing="Floyd"><host id="a" speed="1Gf" speed_file="profile"/><host id="b" speed="2Gf" core="4"/>
+<link id="l" bandwidth="1MBps" latency="1ms"/><route src="a" dst="b"><link_ctn id="l"/></route></zone></zone></platform>"#,
+    r#"<?xml version='1.0'?><platform version="4.1"><zone id="d" routing="None">
+<actor host="a" function="f" start_time="1.5"><argument value="3"/></actor></zone></platform>"#,
+];
+const WORKFLOWS: [&str; 5] = [
+    "{\"tasks\": [{\"id\": \"a\", \"work_seconds\": 1, \"inputs\": [\"in\"], \"outputs\": [\"x\"]}, \
+     {\"id\": \"b\", \"work_seconds\": 2, \"inputs\": [\"x\"], \"outputs\": []}], \"files\": {\"in\": 5, \"x\": 10}}\0\
+     {\"speed\": [1, 2], \"client_bytes_per_s\": [1e6, 2e6], \"direct_bytes_per_s\": {\"0-1\": 1e7}}\0\
+     {\"assignment\": {\"a\": 0, \"b\": 1}, \"start_seconds\": {\"a\": 0, \"b\": 1}, \"sources\": {\"x\": {\"1\": 0}}}",
+    "{\"format\": \"gridloom plan 1\", \"heuristic\": \"heft\", \"makespan_seconds\": 1, \"lower_bound_seconds\": 1, \
+     \"map_seconds\": 0, \"client_bytes\": 0, \"server_bytes\": 0, \"hash\": \"00\", \"tasks_hash\": \"00\", \"tasks\": \
+     [{\"number\": 0, \"name\": \"t\", \"function\": \"m/f\", \"server\": \"s\", \"order\": 0, \"start_seconds\": 0, \
+     \"end_seconds\": 1}], \"transfers\": []}",
+    "{\"format\": \"gridloom graph 1\", \"inputs\": [{\"name\": \"x\", \"type\": \"float64\", \"shape\": [3]}], \
+     \"calls\": [{\"name\": \"c\", \"function\": \"m/f\", \"args\": [3, \"x\"]}], \"wanted\": [\"c\"]}",
+    "at 1.5s kill server-2\nat 2s cut host-1 host-2 for 2s\nat 1s corrupt host-1 host-2 0.1 for 2s\nrandom 3 within 2s\n",
+    "{\"model\": \"LV08\", \"crosstraffic\": true, \"platform\": {\"hosts\": [{\"name\": \"a\", \"speed\": 1e9, \"cores\": 1}], \
+     \"links\": [{\"name\": \"l\", \"bandwidth\": 1e6, \"latency\": 0.01, \"policy\": \"SPLITDUPLEX\"}], \"routes\": [], \
+     \"profiles\": []}, \"activities\": [{\"name\": \"e\", \"type\": \"exec\", \"host\": \"a\", \"flops\": 1e9, \"start\": 0}]}",
+];
+
+/// Bodies of handshakes, messages of worlds, headers of large data and messages of relays.
+fn transport() -> Vec<Vec<u8>> {
+    let authority = Authority::new("lab", UnixTime::now()).expect("it has random numbers");
+    let identity = Identity::new("lab", Role::Server, "peer").expect("it is a name");
+    let bundle = authority.issue_bundle(&Grant::new(identity), UnixTime::now()).expect("it can be issued");
+    let keys = Keys::new(bundle.membership().expect("it was just issued"));
+    let peer = Credentials::new(keys).expect("it has random numbers");
+    let hello = |role, purpose| Hello {
+        purpose,
+        node: peer.id(),
+        number: [0; 16],
+        role,
+        name: "peer".into(),
+        address: "10.0.0.5:7711".into(),
+        host: "h/1".into(),
+        machine: "m".into(),
+        stream: 1,
+        stripe: Stripe::ONE,
+        nonce: [0; 32],
+        pass: None,
+    };
+    let framed = |bodies: &[Vec<u8>]| {
+        let framed = |body: &Vec<u8>| [&(body.len() as u16).to_le_bytes()[..], body].concat();
+        std::iter::once(0).chain(bodies.iter().flat_map(framed)).collect::<Vec<u8>>()
+    };
+    let mut all = vec![framed(&[refusal(ConnectionFault::WrongGrid, "it is of another grid")])];
+    for (role, purpose) in [
+        (NodeRole::Server, Purpose::Control),
+        (NodeRole::Client, Purpose::Control),
+        (NodeRole::Agent, Purpose::Control),
+        (NodeRole::Server, Purpose::BulkSend),
+        (NodeRole::Client, Purpose::Process),
+    ] {
+        let (_, first) = Handshake::dial(peer.clone(), hello(role, purpose)).expect("it has random numbers");
+        all.push(framed(&[first, vec![3, 0]]));
+    }
+    let datum = DatumId { client: NodeId(3), serial: 1 };
+    for message in [
+        WorldMessage::OpenBulk { stream: 1 },
+        WorldMessage::Released { retired: true, serials: vec![1, 2] },
+        WorldMessage::Stored { datum, meta: Meta::scalar(Dtype::Int32), digest: [1; 32] },
+        WorldMessage::Revocations { lines: "{}\n".into() },
+    ] {
+        let mut body = vec![1];
+        WireVersion::CURRENT.append(&message, &mut body);
+        all.push(body);
+    }
+    let cargo = Cargo::Datum { datum, meta: Meta::array(Dtype::Float64, &[2]) };
+    let mut header = Vec::new();
+    WireVersion::CURRENT.append(&CargoHeader { serial: 1, cargo, size_bytes: 16, resume: None }, &mut header);
+    all.push([&[2][..], &(header.len() as u32).to_le_bytes(), &header].concat());
+    let target = RelayTarget::Node { node: NodeId(3), host: "h".into() };
+    let register = relay::Request::Register { version: relay::VERSION, number: [1; 16], is_agent: false };
+    let requests = [register, relay::Request::connect(&target), relay::Request::Accept { token: [2; 16] }];
+    all.push(std::iter::once(3).chain(requests.iter().flat_map(relay::encoded)).collect());
+    let replies = [relay::Reply::Registered, relay::Reply::Incoming { token: [1; 16] }, relay::Reply::refused("no")];
+    all.push(std::iter::once(3).chain(replies.iter().flat_map(relay::encoded)).collect());
+    all
+}
+
+fn processes() -> Vec<Vec<u8>> {
+    let specs: Vec<_> =
+        ["compress", "stripe=3", "delay=1ms"].iter().map(|text| text.parse().expect("it is a filter")).collect();
+    let mut chain = FilterChain::new(&specs, PeerPair { from: 0, to: 1 });
+    let (filtered, _) = chain.send(Time(1), [&b"some text, some text, some text"[..], &[0; 8]].concat());
+    let write = |word: u16, value: u64| [&word.to_le_bytes()[..], &value.to_le_bytes()].concat();
+    // A run of nine bytes, and its end.
+    let ring = [write(24, 9), write(25, 0x0102), write(26, 3), write(0, 3)].concat();
+    vec![
+        [&[0][..], &filtered].concat(),
+        b"\x01payload kind\x04".to_vec(),
+        [&[2][..], &[0; 97]].concat(),
+        [&[3][..], &ring].concat(),
+    ]
+}
+
+fn stored() -> Vec<Vec<u8>> {
+    let point =
+        |number: u32| Point { size: 1e6 * f64::from(number), seconds: f64::from(number), spread_s: 0.1, calls: 3 };
+    let model = FunctionModel { by_work: Curve::new((1..4).map(point).collect()), ..FunctionModel::default() };
+    let named = NamedDatum {
+        datum: DatumId { client: NodeId::CATALOG, serial: 1 },
+        name: "~anna/field".into(),
+        version: 2,
+        meta: Meta::array(Dtype::Float64, &[3]),
+        replicas: 1,
+        is_durable: true,
+        method: Method::default(),
+        put_by: None,
+        readers: Default::default(),
+    };
+    vec![
+        [&[0][..], serde_json::to_string(&model).expect("it is written").as_bytes()].concat(),
+        [&[1][..], serde_json::to_string(&UsageTable::default()).expect("it is written").as_bytes()].concat(),
+        [&[2][..], &postcard::to_stdvec(&named).expect("it is written")].concat(),
+    ]
 }
 
 /// An event at a server, encoded for the target `machines`.

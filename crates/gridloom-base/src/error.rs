@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::dial::agent_remedy;
+use super::dial::ConnectionFault;
 use super::id::{DatumId, TaskId};
 use super::size::size_text;
 
@@ -122,9 +122,10 @@ pub enum TaskError {
         why: String,
     },
     /// The agent cannot be reached.
-    #[error("cannot use the agent at {address}: {why}{}", agent_remedy(why))]
+    #[error("cannot use the agent at {address}: {why}{}", fault.agent_remedy())]
     AgentLost {
         address: String,
+        fault: ConnectionFault,
         /// How the loss was detected.
         why: String,
     },

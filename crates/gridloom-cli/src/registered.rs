@@ -5,7 +5,8 @@
 //! agent. Trying again would not help: the user has to correct the address or the keys. Nor does it help after the
 //! certificate of the server has been revoked.
 
-use gridloom_base::{Level, Machine, NodeId, Time, dial};
+use gridloom_base::dial::ConnectionFault;
+use gridloom_base::{Level, Machine, NodeId, Time};
 use gridloom_core::node::message::{DirectoryMessage, DirectoryToServer, Message};
 use gridloom_core::node::{Category, Effect, Input, LogLine, Role, Server};
 
@@ -29,10 +30,15 @@ impl RegistrationWatch {
 
     /// Returns why trying again cannot help, if that is so.
     fn hopeless(&self, input: &Input) -> Option<String> {
-        let is_hopeless = if self.was_registered { dial::is_revoked } else { dial::is_permanent };
+        let is_hopeless = |fault: ConnectionFault| match self.was_registered {
+            true => fault == ConnectionFault::Revoked,
+            false => fault.is_permanent(),
+        };
         let why = match input {
-            Input::DialFailed { address, why, .. } if *address == self.agent && is_hopeless(why) => why.clone(),
-            Input::PeerLost { peer, why } if Some(*peer) == self.node && dial::is_revoked(why) => why.clone(),
+            Input::DialFailed { address, fault, why, .. } if *address == self.agent && is_hopeless(*fault) => {
+                why.clone()
+            }
+            Input::PeerLost { peer, fault: ConnectionFault::Revoked, why } if Some(*peer) == self.node => why.clone(),
             Input::PeerUp { role: role @ (Role::Server | Role::Client), name, address, .. }
                 if *address == self.agent && !self.was_registered =>
             {

@@ -93,7 +93,7 @@ impl Machine for AgentWatch {
                 out.push(self.line(Level::Error, "the node at this address is not an agent").into());
                 out.push(Effect::Disconnect { peer });
             }
-            Input::PeerLost { peer, why } => self.lost(now, peer, &why),
+            Input::PeerLost { peer, why, .. } => self.lost(now, peer, &why),
             Input::DialFailed { why, .. } => self.why = why,
             Input::Received { from, message } => {
                 let is_connected = self.members.record_received(now, from);
@@ -109,6 +109,7 @@ impl Machine for AgentWatch {
 #[cfg(test)]
 mod tests {
     use gridloom_base::Origin;
+    use gridloom_base::dial::ConnectionFault;
     use gridloom_base::limits::SILENCE_NS_MAX;
 
     use super::*;
@@ -160,10 +161,14 @@ mod tests {
     fn an_agent_that_restarts_at_once_is_not_replaced() {
         let mut watch = Watch::new();
         assert!(watch.up().is_empty());
-        assert!(watch.give(Input::PeerLost { peer: AGENT, why: "closed".into() }).is_empty());
+        assert!(
+            watch
+                .give(Input::PeerLost { peer: AGENT, fault: ConnectionFault::Disconnected, why: "closed".into() })
+                .is_empty()
+        );
         assert!(watch.beat().is_empty());
         assert!(watch.up().is_empty());
-        watch.give(Input::PeerLost { peer: AGENT, why: "closed".into() });
+        watch.give(Input::PeerLost { peer: AGENT, fault: ConnectionFault::Disconnected, why: "closed".into() });
         assert!(watch.beat().is_empty());
         assert_eq!(watch.beat(), [PRIMARY_LOST]);
     }

@@ -57,5 +57,5 @@ pub use request::Request;
 pub use revocations::{Revocation, Revocations, Revoked};
 pub use rustls_pki_types::{CertificateDer, UnixTime};
 pub use time::{DAY, HOUR, date};
-pub use tls::refusal_in_words;
+pub use tls::refusal_of;
 pub use trust::{Observer, Trust};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gridloom_base::dial::REVOKED;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, REVOKED};
 use rustls_pki_types::UnixTime;
 use thiserror::Error;
 
@@ -35,6 +35,28 @@ pub enum Refusal {
     WrongUsage(&'static str),
     #[error("the {identity} cannot do this: it takes {}", roles_in_words(.accepted))]
     WrongRole { identity: Identity, accepted: Vec<Role> },
+}
+
+impl Refusal {
+    /// Returns its kind.
+    pub fn fault(&self) -> ConnectionFault {
+        match self {
+            Refusal::NoCertificate => ConnectionFault::NoCertificate,
+            Refusal::Malformed(_) | Refusal::WrongUsage(_) => ConnectionFault::Refused,
+            Refusal::WrongGrid(_) => ConnectionFault::WrongGrid,
+            Refusal::Expired { .. } | Refusal::NotYetValid { .. } | Refusal::AuthorityExpired { .. } => {
+                ConnectionFault::Expired
+            }
+            Refusal::Revoked { .. } => ConnectionFault::Revoked,
+            Refusal::WrongRole { .. } => ConnectionFault::WrongRole,
+        }
+    }
+}
+
+impl From<Refusal> for ConnectionError {
+    fn from(refusal: Refusal) -> ConnectionError {
+        ConnectionError::new(refusal.fault(), refusal.to_string())
+    }
 }
 
 /// The grid and the authority that a certificate names, which nobody has verified, and those of this node. Two grids may

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridloom_base::dial::REVOKED;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, REVOKED};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, ResolvesClientCert, Resumption};
 use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -66,41 +66,44 @@ thread_local! {
 
 /// Explains an error of a handshake whose cause is a certificate: ours, refused by the peer, or the peer's. Call it on
 /// the thread that has processed the records, before it processes others.
-pub fn refusal_in_words(error: &Error) -> Option<String> {
-    let clocks = "set the clocks of both machines";
-    Some(match error {
-        Error::NoCertificatesPresented => Refusal::NoCertificate.to_string(),
+pub fn refusal_of(error: &Error) -> Option<ConnectionError> {
+    use AlertDescription as A;
+    use ConnectionFault as F;
+    let (fault, why) = match error {
+        Error::NoCertificatesPresented => return Some(Refusal::NoCertificate.into()),
         Error::InvalidCertificate(_) => match REFUSAL.take() {
-            Some(Refusal::WrongGrid(mismatch)) => format!("the peer's certificate {mismatch}"),
-            Some(refusal) => refusal.to_string(),
+            Some(Refusal::WrongGrid(mismatch)) => (F::WrongGrid, format!("the peer's certificate {mismatch}")),
+            Some(refusal) => return Some(refusal.into()),
             // Its signature of the handshake is wrong.
-            None => "the peer's certificate is malformed".into(),
+            None => (F::Refused, "the peer's certificate is malformed".into()),
         },
-        Error::AlertReceived(AlertDescription::CertificateExpired) => format!(
-            "the peer says that this side's certificate has expired, or is not valid yet: 'gridloom keys list' shows its \
-             dates; renew it with 'gridloom keys renew', or {clocks}"
-        ),
-        Error::AlertReceived(AlertDescription::CertificateRevoked) => {
-            format!("{REVOKED}the peer no longer accepts this side's")
-        }
-        Error::AlertReceived(AlertDescription::UnknownCA) => {
-            "the peer belongs to another grid than this side's certificate; 'gridloom keys list' on both machines shows \
-             the grids and their authorities"
-                .into()
-        }
-        Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "this side has no certificate for the peer's grid; 'gridloom keys request' makes a request for one".into()
-        }
-        Error::AlertReceived(AlertDescription::AccessDenied) => {
-            "this side's certificate is for another role".into()
-        }
-        Error::AlertReceived(
-            AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateUnknown,
-        ) => "the peer does not accept this side's certificate".into(),
+        Error::AlertReceived(alert) => match alert {
+            A::CertificateExpired => (
+                F::Expired,
+                "the peer says that this side's certificate has expired, or is not valid yet: 'gridloom keys list' shows its \
+                 dates; renew it with 'gridloom keys renew', or set the clocks of both machines"
+                    .into(),
+            ),
+            A::CertificateRevoked => (F::Revoked, format!("{REVOKED}the peer no longer accepts this side's")),
+            A::UnknownCA => (
+                F::WrongGrid,
+                "the peer belongs to another grid than this side's certificate; 'gridloom keys list' on both machines shows \
+                 the grids and their authorities"
+                    .into(),
+            ),
+            A::CertificateRequired => (
+                F::NoCertificate,
+                "this side has no certificate for the peer's grid; 'gridloom keys request' makes a request for one".into(),
+            ),
+            A::AccessDenied => (F::WrongRole, "this side's certificate is for another role".into()),
+            A::BadCertificate | A::UnsupportedCertificate | A::CertificateUnknown => {
+                (F::Refused, "the peer does not accept this side's certificate".into())
+            }
+            _ => return None,
+        },
         _ => return None,
-    })
+    };
+    Some(ConnectionError { fault, why })
 }
 
 impl From<Refusal> for Error {

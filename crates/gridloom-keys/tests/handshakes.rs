@@ -1,17 +1,21 @@
 //! Real handshakes of rustls in memory: both sides show identities of a grid, and each refusal is named.
 
+#[path = "handshakes/hostile.rs"]
+mod hostile;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_keys::{
     Authority, Bundle, DAY, Grant, HOUR, Identity, Issued, Membership, Memberships, Patterns, Refusal, Revocation,
-    Revocations, Revoked, Role, Trust, UnixTime, refusal_in_words,
+    Revocations, Revoked, Role, Trust, UnixTime, refusal_of,
 };
 use proptest::prelude::*;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType, SerialNumber};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, Error, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig,
-    ServerConnection,
+    AlertDescription, ClientConfig, ClientConnection, Connection, Error, HandshakeKind, NamedGroup, ProtocolVersion,
+    ServerConfig, ServerConnection,
 };
 use rustls_pki_types::ServerName;
 
@@ -91,7 +95,9 @@ impl Pair {
         }
         self.client.read_tls(&mut &bytes[..]).unwrap();
         let error = self.client.process_new_packets().unwrap_err();
-        assert!(matches!(error, Error::AlertReceived(_)) && refusal_in_words(&error).is_some(), "{error}");
+        // A wrong signature has no words of its own.
+        let is_signature = error == Error::AlertReceived(AlertDescription::DecryptError);
+        assert!(is_signature || refusal_of(&error).is_some(), "{error}");
         "server"
     }
 }
@@ -164,11 +170,9 @@ fn a_revoked_peer_cannot_resume_its_session() {
     let peer = server.peer(live.server.peer_certificates(), &[Role::Client], now()).unwrap();
     revoke(&server, Revoked::Certificate(peer.serial), now());
     let (side, error) = Pair::new(&client_config, &server_config).shake().err().unwrap();
-    let words = refusal_in_words(&error).unwrap();
-    assert!(
-        side == "server" && words.starts_with("certificate revoked: client 'alice' of the grid 'lab', at "),
-        "{words}"
-    );
+    let found = refusal_of(&error).unwrap();
+    assert_eq!((side, found.fault), ("server", ConnectionFault::Revoked));
+    assert!(found.why.starts_with("certificate revoked: client 'alice' of the grid 'lab', at "), "{found}");
     // Live connections are the caller's to close.
     let trust = &server.iter().next().unwrap().trust;
     let refusal = trust.check(&peer, now()).unwrap_err();
@@ -250,7 +254,11 @@ fn a_client_of_several_grids_shows_the_certificate_of_the_agents_grid() {
 }
 
 /// Returns the refusal of a certificate that was made by hand, with the key of the authority or another.
-fn refusal_of(trust: &Trust, change: impl FnOnce(&mut CertificateParams), issuer: &Issuer<'_, KeyPair>) -> Refusal {
+fn refusal_by_hand(
+    trust: &Trust,
+    change: impl FnOnce(&mut CertificateParams),
+    issuer: &Issuer<'_, KeyPair>,
+) -> Refusal {
     let mut params = CertificateParams::default();
     (params.not_before, params.not_after) = (in_days(-1), in_days(1));
     params.serial_number = Some(SerialNumber::from_slice(&[0x41; 16]));
@@ -291,7 +299,7 @@ fn certificates_that_the_authority_would_not_issue_are_refused() {
     let (own, other) = (Issuer::from_params(&name, key), Issuer::from_params(&name, KeyPair::generate().unwrap()));
     std::fs::remove_dir_all(folder).unwrap();
 
-    let refused = |change: fn(&mut CertificateParams)| refusal_of(&trust, change, &own);
+    let refused = |change: fn(&mut CertificateParams)| refusal_by_hand(&trust, change, &own);
     let no_usage = refused(|params| params.extended_key_usages.clear());
     assert_eq!(no_usage, Refusal::WrongUsage("another purpose"));
     let one_usage = refused(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
@@ -313,7 +321,7 @@ fn certificates_that_the_authority_would_not_issue_are_refused() {
         (vec![uri("gridloom://lab/client/alice"), uri("gridloom://other/function/%2A")], "an unknown name"),
         (vec![uri("https://lab/client/alice")], "begin with gridloom://"),
     ] {
-        let refusal = refusal_of(&trust, |params| params.subject_alt_names = wrong, &own);
+        let refusal = refusal_by_hand(&trust, |params| params.subject_alt_names = wrong, &own);
         assert!(matches!(&refusal, Refusal::Malformed(text) if text.contains(why)), "{refusal}");
     }
     let serial = refused(|params| params.serial_number = Some(SerialNumber::from(7)));
@@ -329,7 +337,7 @@ fn certificates_that_the_authority_would_not_issue_are_refused() {
     };
     assert!(matches!(&curve, Refusal::Malformed(text) if text.contains("P-256")), "{curve}");
     // The same name, but another key.
-    assert!(matches!(refusal_of(&trust, |_| (), &other), Refusal::WrongGrid(_)));
+    assert!(matches!(refusal_by_hand(&trust, |_| (), &other), Refusal::WrongGrid(_)));
     for garbage in [vec![], vec![0x30], vec![0; 100], vec![0x30; 9000]] {
         assert!(matches!(trust.verify(&[garbage.into()], now()), Err(Refusal::Malformed(_))));
     }
@@ -346,16 +354,20 @@ fn each_refusal_is_named_on_both_sides() {
     };
     let refused = |client: &Memberships, server: &Memberships| {
         let (side, error) = shake(client, server).err().unwrap();
-        (side, refusal_in_words(&error).unwrap_or_else(|| panic!("{error}")))
+        (side, refusal_of(&error).unwrap_or_else(|| panic!("{error}")))
     };
     // The server refuses the client, although the client would accept the server.
-    for (client, why) in [
-        (at(Role::Client, earlier(100 * DAY)), "has expired: it was valid until "),
-        (at(Role::Client, later(2 * DAY)), "the clock of this machine says "),
-        (at(Role::Agent, now()), "the agent 'alice' of the grid 'lab' cannot do this: it takes a client"),
+    for (client, fault, why) in [
+        (at(Role::Client, earlier(100 * DAY)), ConnectionFault::Expired, "has expired: it was valid until "),
+        (at(Role::Client, later(2 * DAY)), ConnectionFault::Expired, "the clock of this machine says "),
+        (
+            at(Role::Agent, now()),
+            ConnectionFault::WrongRole,
+            "the agent 'alice' of the grid 'lab' cannot do this: it takes a client",
+        ),
     ] {
-        let (side, text) = refused(&client, &server);
-        assert!(side == "server" && text.contains(why), "{side}: {text}");
+        let (side, refusal) = refused(&client, &server);
+        assert!(side == "server" && refusal.fault == fault && refusal.why.contains(why), "{side}: {refusal:?}");
     }
     // The client refuses the server, whose grid has the same name or another.
     let elsewhere = Authority::new("elsewhere", now()).unwrap();
@@ -367,15 +379,17 @@ fn each_refusal_is_named_on_both_sides() {
         )
     };
     let client = at(Role::Client, now());
-    for (server, why) in [
-        (at(Role::Agent, earlier(100 * DAY)), "has expired: it was valid until "),
-        (at(Role::Agent, later(2 * DAY)), "the clock of this machine says "),
-        (at(Role::Server, now()), "the server 'alice' of the grid 'lab' cannot do this: it takes an agent"),
-        (member(&other, Role::Agent, "head"), both("lab", &other).as_str()),
-        (member(&elsewhere, Role::Agent, "head"), both("elsewhere", &elsewhere).as_str()),
+    let is_server = "the server 'alice' of the grid 'lab' cannot do this: it takes an agent";
+    let wrong_grid = ConnectionFault::WrongGrid;
+    for (server, fault, why) in [
+        (at(Role::Agent, earlier(100 * DAY)), ConnectionFault::Expired, "has expired: it was valid until "),
+        (at(Role::Agent, later(2 * DAY)), ConnectionFault::Expired, "the clock of this machine says "),
+        (at(Role::Server, now()), ConnectionFault::WrongRole, is_server),
+        (member(&other, Role::Agent, "head"), wrong_grid, both("lab", &other).as_str()),
+        (member(&elsewhere, Role::Agent, "head"), wrong_grid, both("elsewhere", &elsewhere).as_str()),
     ] {
-        let (side, text) = refused(&client, &server);
-        assert!(side == "client" && text.contains(why), "{side}: {text}");
+        let (side, refusal) = refused(&client, &server);
+        assert!(side == "client" && refusal.fault == fault && refusal.why.contains(why), "{side}: {refusal:?}");
     }
     // A client that trusts two authorities, with a certificate of one of them.
     let trusting = Bundle::from_pem(

@@ -79,7 +79,7 @@ pub(crate) fn world_line_for(input: &Input) -> Option<LogLine> {
         Input::PeerUp { peer, name, origin, address, .. } if connections() => {
             Some(debug(Category::Net, "connected").peer(origin.program(*peer, name)).address(address))
         }
-        Input::PeerLost { peer, why } if connections() => {
+        Input::PeerLost { peer, why, .. } if connections() => {
             Some(debug(Category::Net, "disconnected").peer(peer).why(why))
         }
         _ => None,

@@ -206,7 +206,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
             set("why", why)?;
             "NotMapped"
         }
-        TaskError::AgentLost { address, why } => {
+        TaskError::AgentLost { address, why, .. } => {
             set("address", address)?;
             set("why", why)?;
             "AgentLost"

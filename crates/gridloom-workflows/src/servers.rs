@@ -8,6 +8,9 @@ use gridloom_base::json::{self, JsonError};
 
 use crate::workflow::CaseError;
 
+/// Maximum number of servers: the table of their links grows with the square (128 MiB).
+const SERVERS_MAX: usize = 4096;
+
 /// Servers, numbered from 0. Links are the same in both directions.
 #[derive(Clone, Debug)]
 pub struct Servers {
@@ -60,6 +63,10 @@ impl Servers {
         let count = text.speeds.len();
         if count == 0 {
             return Err(wrong("it has no servers: 'speed' is empty".into()));
+        }
+        if count > SERVERS_MAX {
+            let why = format!("'speed' has {count} servers, and the limit is {SERVERS_MAX}; describe fewer");
+            return Err(wrong(why));
         }
         if text.client_bytes_per_s.len() != count {
             let links = text.client_bytes_per_s.len();

@@ -21,6 +21,7 @@ impl MachineRun {
             is_durable: byte & 16 != 0,
             method: METHODS[usize::from(byte) % METHODS.len()].method,
             put_by: None,
+            readers: Default::default(),
         };
         self.shared.iter().rev().nth(usize::from(byte) % 8).cloned().unwrap_or_else(made_up)
     }

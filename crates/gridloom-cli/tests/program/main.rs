@@ -13,6 +13,7 @@ mod conformance;
 mod data;
 mod deploy;
 mod full_disks;
+mod hostile;
 mod json;
 mod keys;
 mod log;

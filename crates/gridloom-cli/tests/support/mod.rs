@@ -1,5 +1,6 @@
 //! Processes of the program: tests start them, wait for their output, and end them in all cases.
 
+pub mod attacks;
 pub mod bounds;
 
 use std::io::{BufRead, BufReader, Lines, Read};

@@ -27,6 +27,7 @@ use super::protocol::{Effect, Event, Input, Role};
 use super::timer::Timer;
 use super::version::VERSIONS;
 use crate::data::IdentifierKey;
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::{Level, Machine, NodeId, Origin, Time};
 
@@ -236,8 +237,8 @@ impl ClientWithAgent {
                         if self.lost(peer) {
                             let other =
                                 if half == MachinePart::Client { MachinePart::Agent } else { MachinePart::Client };
-                            let why = "its connection was closed".to_string();
-                            queue.push_back((other, Input::PeerLost { peer, why }));
+                            let (fault, why) = (ConnectionFault::Disconnected, "its connection was closed".to_string());
+                            queue.push_back((other, Input::PeerLost { peer, fault, why }));
                         }
                     }
                     (_, effect) => out.push(effect),
@@ -282,7 +283,7 @@ impl Machine for ClientWithAgent {
                     vec![(MachinePart::Client, input)]
                 }
             }
-            Input::DialFailed { ref address, ref why, connected } => {
+            Input::DialFailed { ref address, ref why, connected, .. } => {
                 self.on_dial_failed(address, why, connected, out);
                 vec![(MachinePart::Client, input)]
             }
@@ -391,7 +392,8 @@ mod tests {
 
         fn alias_is_known(&mut self) -> Vec<Effect> {
             let (address, why) = ("alias:1".to_string(), "it is connected already".to_string());
-            self.handle(Input::DialFailed { address, why, connected: Some(SERVER) })
+            let fault = ConnectionFault::ConnectedAlready;
+            self.handle(Input::DialFailed { address, fault, why, connected: Some(SERVER) })
         }
     }
 
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(told(&test.is_up()), [("host:1", None)]);
         assert_eq!(told(&test.alias_is_known()), [("alias:1", None)]);
         assert!(test.dialled(Input::Timer(Timer::Dial)).is_empty());
-        test.handle(Input::PeerLost { peer: SERVER, why: "gone".into() });
+        test.handle(Input::PeerLost { peer: SERVER, fault: ConnectionFault::Disconnected, why: "gone".into() });
         assert_eq!(test.dialled(Input::Timer(Timer::Dial)), ["alias:1", "host:1"]);
     }
 

@@ -39,6 +39,7 @@ use crate::node::message::{
     TransferReport, UsagePage, UsageQuery, UserUsage,
 };
 use crate::node::{LogLine, Timer};
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{
     DatumId, GroupId, Meta, Method, NameError, NamedDatum, NodeId, ObjectId, Origin, PutOrigin, Rules, TaskError,
     TaskId, Time,
@@ -117,12 +118,14 @@ pub enum Input {
     /// A control connection is lost.
     PeerLost {
         peer: NodeId,
+        fault: ConnectionFault,
         /// How the loss was detected.
         why: String,
     },
     /// A dial failed.
     DialFailed {
         address: String,
+        fault: ConnectionFault,
         why: String,
         /// The peer that answered there, if it is up.
         connected: Option<NodeId>,
@@ -417,6 +420,7 @@ pub enum Event {
     AgentLost {
         /// The agent's address.
         address: String,
+        fault: ConnectionFault,
         /// How the loss was detected.
         why: String,
     },

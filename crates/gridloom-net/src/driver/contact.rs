@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::{Buffers, Channel, Kind};
 use mio::{Interest, Registry, Token};
@@ -68,9 +69,9 @@ impl Connection {
     }
 
     /// Sends the reason why the connection ends, as the last frame.
-    pub(super) fn refuse(&mut self, why: &str, buffers: &mut Buffers) {
+    pub(super) fn refuse(&mut self, fault: ConnectionFault, why: &str, buffers: &mut Buffers) {
         let why = why.chars().take(REFUSAL_CHARS_MAX).collect();
-        let queued = self.channel.outbound.message(Kind::Hello, &WorldMessage::Refused { why });
+        let queued = self.channel.outbound.message(Kind::Hello, &WorldMessage::Refused { fault, why });
         queued.expect("so few characters fit into a frame");
         self.flush_all(buffers);
     }

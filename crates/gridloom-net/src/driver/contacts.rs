@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::dial::{CLOSED, NO_DESCRIPTORS, NOT_A_NODE, SILENT};
+use gridloom_base::dial::{CLOSED, ConnectionError, ConnectionFault, NO_DESCRIPTORS, NOT_A_NODE, SILENT};
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::{Encoder, FrameError};
@@ -41,7 +41,7 @@ use crate::transport::host::HostSockets;
 use crate::transport::notice::{BulkConnection, Inbox, Link};
 use crate::transport::reach::Unreachable;
 use crate::transport::stream::{Listener, Stream};
-use crate::transport::tls::{TlsStream, is_certificate_refusal, is_violation};
+use crate::transport::tls::{TlsStream, is_violation, refusal_in};
 use crate::transport::{CONTROL_BACKLOG_BYTES_MAX, HANDSHAKES_MAX};
 
 /// First token of connections.
@@ -290,7 +290,8 @@ impl Connections {
         let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
         if let Some(contact) = self.connections.get_mut(&oldest) {
             // The handshake of TLS has not ended, so the dialler reads this without.
-            let _ = contact.channel.stream_mut().get_mut().write_all(&framed(&mut Encoder::default(), &refusal(&why)));
+            let refusal = refusal(ConnectionFault::NoDescriptors, &why);
+            let _ = contact.channel.stream_mut().get_mut().write_all(&framed(&mut Encoder::default(), &refusal));
         }
         self.forget(oldest);
         if let Some(more) = self.refusals.admit(now) {
@@ -311,7 +312,8 @@ impl Connections {
             let _ = stream.read(&mut [0; HANDSHAKE_BYTES_MAX]);
             let why = format!("{NO_DESCRIPTORS}: {}", descriptors::remedy());
             // If the refusal does not fit into an empty socket buffer, the peer sees the connection close.
-            let _ = stream.write_all(&framed(&mut Encoder::default(), &refusal(&why)));
+            let refusal = refusal(ConnectionFault::NoDescriptors, &why);
+            let _ = stream.write_all(&framed(&mut Encoder::default(), &refusal));
         }
         self.reserve = open_reserve();
         if let Some(more) = self.refusals.admit(now) {
@@ -349,7 +351,7 @@ impl Connections {
         if contact.stage == Stage::Connecting {
             match contact.channel.stream().get().get().is_connected() {
                 Err(error) => {
-                    self.lose(token, &cannot_connect(&error));
+                    self.not_connected(token, cannot_connect(&error));
                     return false;
                 }
                 Ok(false) => return false,
@@ -406,12 +408,16 @@ impl Connections {
             // One read takes only so many records.
             Ok(ReadOutcome::Nothing) => return contact.channel.stream().has_unread(),
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
-            Err(error) if is_certificate_refusal(&error) && !matches!(contact.stage, Stage::Up(_)) => {
-                let why = self.credentials.why_missing().map_or_else(|| error.to_string(), Into::into);
-                self.refused(token, None, &HandshakeError::Certificate(why), now);
-            }
-            Err(error) if is_violation(&error) => self.lose_as(token, NOT_A_NODE, &error.to_string()),
-            Err(error) => self.lose(token, &error.to_string()),
+            Err(error) => match refusal_in(&error) {
+                Some(refusal) if !matches!(contact.stage, Stage::Up(_)) => {
+                    let missing = self.credentials.why_missing();
+                    let missing = missing.map(|why| ConnectionError::new(ConnectionFault::NoCertificate, why));
+                    let refusal = missing.unwrap_or_else(|| refusal.clone());
+                    self.refused(token, None, &HandshakeError::Certificate(refusal), now);
+                }
+                _ if is_violation(&error) => self.lose_as(token, ConnectionFault::NotANode, &error.to_string()),
+                _ => self.lose(token, &error.to_string()),
+            },
         }
         false
     }
@@ -498,14 +504,14 @@ impl Connections {
 
     /// Closes a connection because of what the peer has sent. The peer receives the reason, so that the operations
     /// waiting for it there can report it.
-    pub(super) fn refuse(&mut self, token: usize, why: &str) {
+    pub(super) fn refuse(&mut self, token: usize, fault: ConnectionFault, why: &str) {
         // A peer with the previous wire version does not know this message.
         let is_told =
             matches!(self.stage(token), Some(Stage::Up(peer)) if self.wire_version_of(peer) == WireVersion::CURRENT);
         if let Some(contact) = self.connections.get_mut(&token).filter(|_| is_told) {
-            contact.refuse(why, &mut self.buffers);
+            contact.refuse(fault, why, &mut self.buffers);
         }
-        self.lose_as(token, NOT_A_NODE, why);
+        self.lose_as(token, fault, why);
     }
 
     /// Closes the connections to peers whose certificates have been revoked. Their bulk connections end with them.
@@ -517,9 +523,9 @@ impl Connections {
             let why = self.credentials.check_revoked(&peer.certificate).err()?;
             Some((token_of(peer.link), peer.name.clone(), why))
         });
-        for (token, name, why) in revoked.collect::<Vec<_>>() {
+        for (token, name, ConnectionError { fault, why }) in revoked.collect::<Vec<_>>() {
             self.turned_away(warning("a connection was closed").peer(name).why(&why));
-            self.refuse(token, &why);
+            self.refuse(token, fault, &why);
         }
     }
 
@@ -532,22 +538,32 @@ impl Connections {
 
     /// Closes a failed connection and notifies the state machine.
     pub(super) fn lose(&mut self, token: usize, why: &str) {
-        self.lose_as(token, CLOSED, why);
+        self.lose_as(token, ConnectionFault::Closed, why);
     }
 
-    /// The same. `kind` is the error of a dial whose handshake has not ended.
-    fn lose_as(&mut self, token: usize, kind: &str, why: &str) {
+    /// The same. `fault` is that of a dial whose handshake has not ended, or [`ConnectionFault::Revoked`].
+    pub(super) fn lose_as(&mut self, token: usize, fault: ConnectionFault, why: &str) {
         let Some(contact) = self.forget(token) else { return };
         match (contact.stage, contact.dial) {
             (Stage::Up(peer), _) => {
-                self.news.push_back(ConnectionUpdate::Input(Input::PeerLost { peer, why: why.into() }))
+                let is_revoked = fault == ConnectionFault::Revoked;
+                let fault = if is_revoked { fault } else { ConnectionFault::Disconnected };
+                self.news.push_back(ConnectionUpdate::Input(Input::PeerLost { peer, fault, why: why.into() }))
             }
-            (Stage::Connecting, Some(dial)) => {
-                contact.dialled.into_iter().for_each(|address| self.unreachable.add(address));
-                self.attempt_failed(dial, why.into());
+            (Stage::Connecting | Stage::Handshaking, Some(dial)) => {
+                let kind = if fault == ConnectionFault::NotANode { NOT_A_NODE } else { CLOSED };
+                self.attempt_failed(dial, ConnectionError::new(fault, format!("{kind} ({why})")));
             }
-            (Stage::Handshaking, Some(dial)) => self.attempt_failed(dial, format!("{kind} ({why})")),
             (Stage::Connecting | Stage::Handshaking, None) => {}
+        }
+    }
+
+    /// Ends an attempt whose socket could not be connected.
+    fn not_connected(&mut self, token: usize, error: ConnectionError) {
+        let Some(contact) = self.forget(token) else { return };
+        if let Some(dial) = contact.dial {
+            contact.dialled.into_iter().for_each(|address| self.unreachable.add(address));
+            self.attempt_failed(dial, error);
         }
     }
 
@@ -556,7 +572,8 @@ impl Connections {
         let Some(contact) = self.forget(token) else { return };
         if let Some(dial) = contact.dial {
             let seconds = HANDSHAKE_NS_MAX as f64 / 1e9;
-            self.attempt_failed(dial, format!("{SILENT} within {seconds} s"));
+            let why = format!("{SILENT} within {seconds} s");
+            self.attempt_failed(dial, ConnectionError::new(ConnectionFault::Silent, why));
         }
     }
 
@@ -618,21 +635,22 @@ impl Connections {
             self.connections.iter().filter(|(_, c)| c.is_late(now)).map(|(token, c)| (*token, c.stage)).collect();
         for (token, stage) in late {
             match stage {
-                Stage::Connecting => self.lose(token, &no_answer()),
+                Stage::Connecting => self.not_connected(token, no_answer()),
                 Stage::Handshaking | Stage::Up(_) => self.lose_silent(token),
             }
         }
         self.try_due(now);
         for number in self.dials.late(now) {
-            let reasons = self.dials.get_mut(number).map(|dial| {
+            if let Some(dial) = self.dials.get_mut(number) {
                 dial.add_reason(no_answer());
-                dial.why_failed()
-            });
-            self.dial_failed(number, reasons.unwrap_or_default());
+                let error = dial.why_failed();
+                self.dial_failed(number, error);
+            }
         }
         for address in self.dials.take_late_shadowed(now) {
             let why = "the other connection between the two nodes was lost".into();
-            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, why, connected: None }));
+            let fault = ConnectionFault::Disconnected;
+            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, fault, why, connected: None }));
         }
         let contacts = self.connections.values().filter(|c| !matches!(c.stage, Stage::Up(_))).map(|c| c.deadline);
         self.check_at = contacts.chain(self.dials.deadlines()).fold(self.check_at, Time::min);

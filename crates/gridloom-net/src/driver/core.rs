@@ -16,8 +16,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::EAGER_BYTES_MAX;
-use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Program, Time, dial};
+use gridloom_base::{DatumId, Level, Machine, Meta, NodeId, Program, Time};
 use gridloom_channel::frame::{self, DataHeader};
 use gridloom_channel::{Kind, ReceiveBuffer};
 use gridloom_core::node::message::{AuditEvent, AuditRecord, DataMessage, Message};
@@ -447,7 +448,7 @@ impl Core {
                     self.contacts.lose(token, "bulk data before the end of the handshake");
                 }
                 Ok(Some((hello, purpose))) => self.contacts.hand_over(token, hello, purpose),
-                Err(why) => self.contacts.refuse(token, &why),
+                Err(why) => self.contacts.refuse(token, ConnectionFault::NotANode, &why),
             }
             self.process_pending();
             if self.exit.is_some() {
@@ -475,11 +476,11 @@ impl Core {
             }
             Kind::Hello => match frame::parse(body, wire_version).map_err(|error| error.to_string())? {
                 WorldMessage::Stored { datum, meta, digest } => self.load(from, datum, meta, digest)?,
-                WorldMessage::Refused { why } => {
+                WorldMessage::Refused { fault, why } => {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
-                    match dial::is_revoked(&why) {
-                        true => self.contacts.lose(token, &why),
-                        false => self.contacts.lose(token, &format!("it rejected a message: {why}")),
+                    match fault {
+                        ConnectionFault::Revoked => self.contacts.lose_as(token, fault, &why),
+                        _ => self.contacts.lose(token, &format!("it rejected a message: {why}")),
                     }
                 }
                 WorldMessage::RevocationsKnown { digest } => {

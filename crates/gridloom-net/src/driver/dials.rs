@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use gridloom_base::address::RelayPath;
-use gridloom_base::dial::{NO_ANSWER, NOT_LISTENING, is_permanent};
+use gridloom_base::dial::{ConnectionError, ConnectionFault, NO_ANSWER, NOT_LISTENING};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{NodeId, Time};
 
@@ -34,36 +34,34 @@ pub(super) struct Dial {
     /// Time at which the next candidate is tried, even if no attempt has failed.
     pub(super) next_at: Time,
     /// Why the attempts have failed, each reason once.
-    pub(super) reasons: Vec<String>,
+    pub(super) reasons: Vec<ConnectionError>,
     pub(super) began: Time,
     pub(super) deadline: Time,
 }
 
 impl Dial {
     /// Ends an attempt that has failed.
-    pub(super) fn attempt_failed(&mut self, why: String) {
+    pub(super) fn attempt_failed(&mut self, error: ConnectionError) {
         self.attempts -= 1;
-        self.add_reason(why);
+        self.add_reason(error);
     }
 
-    pub(super) fn add_reason(&mut self, why: String) {
-        if !self.reasons.contains(&why) {
-            self.reasons.push(why);
+    pub(super) fn add_reason(&mut self, error: ConnectionError) {
+        if !self.reasons.contains(&error) {
+            self.reasons.push(error);
         }
     }
 
     /// Returns why the dial has failed. A refusal by one candidate says nothing about the others, so the reason is permanent
     /// only if all are.
-    pub(super) fn why_failed(&self) -> String {
-        let (permanent, other): (Vec<&String>, Vec<&String>) = self.reasons.iter().partition(|why| is_permanent(why));
-        match (&permanent[..], &other[..]) {
-            (_, []) => self.reasons.join("; "),
-            (_, other) => {
-                let refused = permanent.iter().map(|_| "another address is that of a node that refuses");
-                let all: Vec<&str> = other.iter().map(|why| why.as_str()).chain(refused.take(1)).collect();
-                all.join("; ")
-            }
-        }
+    pub(super) fn why_failed(&self) -> ConnectionError {
+        let (permanent, other): (Vec<_>, Vec<_>) = self.reasons.iter().partition(|one| one.fault.is_permanent());
+        let refuses = (!permanent.is_empty()).then_some("another address is that of a node that refuses");
+        let (shown, refuses) = if other.is_empty() { (permanent, None) } else { (other, refuses) };
+        let revoked = shown.iter().find(|one| one.fault == ConnectionFault::Revoked);
+        let fault = revoked.or(shown.first()).map_or(ConnectionFault::Other, |one| one.fault);
+        let all: Vec<&str> = shown.iter().map(|one| one.why.as_str()).chain(refuses).collect();
+        ConnectionError::new(fault, all.join("; "))
     }
 
     /// Returns the next candidate.
@@ -161,21 +159,25 @@ impl DialTable {
 }
 
 /// Describes why a connection failed.
-pub(super) fn cannot_connect(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("{NOT_LISTENING} (connection refused)"),
-        io::ErrorKind::TimedOut => no_answer(),
-        _ if descriptors::have_run_out(error) => {
-            format!("no connection could be opened: {}", descriptors::describe(error))
+pub(super) fn cannot_connect(error: &io::Error) -> ConnectionError {
+    let (fault, why) = match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            (ConnectionFault::NotListening, format!("{NOT_LISTENING} (connection refused)"))
         }
-        _ => format!("{NO_ANSWER} ({error})"),
-    }
+        io::ErrorKind::TimedOut => return no_answer(),
+        _ if descriptors::have_run_out(error) => {
+            (ConnectionFault::Other, format!("no connection could be opened: {}", descriptors::describe(error)))
+        }
+        _ => (ConnectionFault::NoAnswer, format!("{NO_ANSWER} ({error})")),
+    };
+    ConnectionError { fault, why }
 }
 
 /// Describes why a dial that got no answer failed.
-pub(super) fn no_answer() -> String {
+pub(super) fn no_answer() -> ConnectionError {
     let seconds = DIAL_NS_MAX as f64 / 1e9;
-    format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the path drops the packets")
+    let why = format!("{NO_ANSWER} within {seconds} s: the host is down, or something on the path drops the packets");
+    ConnectionError::new(ConnectionFault::NoAnswer, why)
 }
 
 #[cfg(test)]
@@ -207,14 +209,19 @@ mod tests {
         assert_eq!(dials.deadlines().min(), Some(Time(3)));
         let dial = dials.get_mut(number).unwrap();
         assert!(dial.take_next(Time(6)).is_some() && dial.take_next(Time(6)).is_none());
-        dial.attempt_failed("why".into());
+        let error = ConnectionError::new;
+        let closed = error(ConnectionFault::Closed, "why");
+        dial.attempt_failed(closed.clone());
         assert!(!dial.has_failed());
-        dial.attempt_failed("why".into());
-        assert!(dial.has_failed() && dial.why_failed() == "why");
-        dial.add_reason("the agent there refused: it is of another grid".into());
-        assert_eq!(dial.why_failed(), "why; another address is that of a node that refuses");
+        dial.attempt_failed(closed.clone());
+        assert!(dial.has_failed() && dial.why_failed() == closed);
+        dial.add_reason(error(ConnectionFault::WrongGrid, "the agent there refused: it is of another grid"));
+        let why = "why; another address is that of a node that refuses";
+        assert_eq!(dial.why_failed(), error(ConnectionFault::Closed, why));
         dial.reasons.remove(0);
-        assert!(is_permanent(&dial.why_failed()));
+        assert_eq!(dial.why_failed().fault, ConnectionFault::WrongGrid);
+        dial.add_reason(error(ConnectionFault::Revoked, "certificate revoked: "));
+        assert_eq!(dial.why_failed().fault, ConnectionFault::Revoked);
         assert_eq!((dials.due(Time(8)), dials.deadlines().min()), (vec![], Some(Time(9))));
     }
 

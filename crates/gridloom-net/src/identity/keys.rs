@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{EscapedBytes, NodeId};
 use gridloom_keys::{
@@ -444,15 +445,15 @@ impl Credentials {
     ///
     /// # Errors
     /// The certificate, when it was revoked, and why.
-    pub(crate) fn check_revoked(&self, peer: &Certificate) -> Result<(), String> {
-        self.memberships.check_revoked(peer).map_err(|refusal| refusal.to_string())
+    pub(crate) fn check_revoked(&self, peer: &Certificate) -> Result<(), ConnectionError> {
+        self.memberships.check_revoked(peer).map_err(ConnectionError::from)
     }
 
     /// Checks that the own certificate is not revoked.
     ///
     /// # Errors
     /// As [`Credentials::check_revoked`].
-    pub(crate) fn check_own_revoked(&self) -> Result<(), String> {
+    pub(crate) fn check_own_revoked(&self) -> Result<(), ConnectionError> {
         let mut own = self.memberships.iter().map(|membership| membership.credentials.certificate());
         own.try_for_each(|certificate| self.check_revoked(&certificate))
     }
@@ -484,19 +485,19 @@ impl Credentials {
     ///
     /// # Errors
     /// Why the peer is refused.
-    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, String> {
+    pub(crate) fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, ConnectionError> {
         if let Some(why) = self.why_missing() {
-            return Err(why.into());
+            return Err(ConnectionError::new(ConnectionFault::NoCertificate, why));
         }
-        self.memberships.peer(certificates, &Role::NODES, UnixTime::now()).map_err(|refusal| refusal.to_string())
+        self.memberships.peer(certificates, &Role::NODES, UnixTime::now()).map_err(ConnectionError::from)
     }
 
     /// Verifies the certificate of a relay.
     ///
     /// # Errors
     /// Why the relay is refused.
-    pub(crate) fn relay(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, String> {
-        self.memberships.peer(certificates, &[Role::Relay], UnixTime::now()).map_err(|refusal| refusal.to_string())
+    pub(crate) fn relay(&self, certificates: Option<&[CertificateDer<'_>]>) -> Result<Certificate, ConnectionError> {
+        self.memberships.peer(certificates, &[Role::Relay], UnixTime::now()).map_err(ConnectionError::from)
     }
 
     /// Returns the configuration of TLS for a relay with these keys.
@@ -620,7 +621,7 @@ pub(crate) mod tests {
     #[test]
     fn missing_keys_refuse_every_peer_with_their_reason() {
         let credentials = Credentials::new(Keys::missing("no keys here")).unwrap();
-        assert_eq!(credentials.peer(None).unwrap_err(), "no keys here");
+        assert_eq!(credentials.peer(None).unwrap_err().why, "no keys here");
         assert!(Keys::missing("why").is_missing());
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
+
 use super::peers::NewConnection;
 use super::stream::{RingCount, Rings};
 use crate::descriptors::{TooFewDescriptors, ensure_descriptors};
@@ -91,7 +93,10 @@ impl Acceptor {
         stream.set_blocking();
         let (hello, _, _) = run_blocking(&mut stream, handshake, None, |hello| match hello.purpose {
             Purpose::Process => Ok(Verdict::Welcome),
-            _ => Err("this is a process of a deployment, not a grid node".into()),
+            _ => {
+                let why = "this is a process of a deployment, not a grid node";
+                Err(ConnectionError::new(ConnectionFault::Refused, why))
+            }
         })?;
         let rings = if is_here(&hello, &self.own) { Rings::accept(&mut stream, &self.rings)? } else { None };
         Ok(NewConnection { stream, name: hello.name, rings })

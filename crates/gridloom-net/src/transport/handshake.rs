@@ -10,7 +10,7 @@
 //! ```
 //! Either side may reply with a refusal text instead. Each frame is a frame of [`gridloom_channel::frame`] of kind
 //! `Hello`. Its body is a tag byte, followed by: Hello: magic `GRLM`, lowest and highest version (u16 LE each),
-//! postcard of [`Hello`]; Verdict: one byte; Refusal: text. Tag, magic, versions and refusal keep their positions in all
+//! postcard of [`Hello`]; Verdict: one byte; Refusal: the code of the [`ConnectionFault`] (one byte), and text. Tag, magic, versions and refusal keep their positions in all
 //! future versions, so that nodes of different versions can at least report the mismatch.
 //!
 //! **Versions.** Both sides use the highest version that both ranges contain, and refuse each other if there is none
@@ -30,24 +30,23 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
 use gridloom_base::{NodeId, Origin};
 use gridloom_channel::frame::{self, Decoder, Encoder};
-use gridloom_channel::{FrameLimits, Kind, WireVersion};
+use gridloom_channel::{Kind, WireVersion};
 use gridloom_core::node::Role;
 use gridloom_core::node::version::{VERSIONS, fields_unknown_to};
 use gridloom_keys::{Certificate, CertificateDer, Role as CertifiedRole};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use super::refusal::{HANDSHAKE_BYTES_MAX, HANDSHAKE_LIMITS, refusal};
+use super::refusal::{TAG_REFUSAL, refusal_of_body};
 use super::stripes::Stripe;
 use super::tls::TlsStream;
 use crate::identity::{Credentials, acts_for_callers, id_of, random};
 
 const MAGIC: [u8; 4] = *b"GRLM";
-/// Maximum length of a handshake frame. It bounds the cost of an unknown peer.
-pub const HANDSHAKE_BYTES_MAX: usize = 4096;
-/// Limits of a channel until its handshake is complete.
-pub const HANDSHAKE_LIMITS: FrameLimits = FrameLimits { control: HANDSHAKE_BYTES_MAX, process_message: 0 };
 /// Maximum duration of a handshake from its first byte to its last, in nanoseconds. Also the time for which an unknown
 /// peer may occupy a handshake slot.
 pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
@@ -191,15 +190,15 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The other side refused; contains its text.
+    /// The other side refused; contains its reason.
     #[error("refused: {0}")]
-    Refused(String),
-    /// This side refused; the text was appended to the output for the other side.
+    Refused(ConnectionError),
+    /// This side refused; the reason was appended to the output for the other side.
     #[error("refused: {0}")]
-    Unacceptable(String),
+    Unacceptable(ConnectionError),
     /// One side does not accept the certificate of the other, which TLS found.
     #[error("refused: {0}")]
-    Certificate(String),
+    Certificate(ConnectionError),
     /// The received bytes are not a handshake.
     #[error("not a Gridloom handshake: {0}")]
     Malformed(String),
@@ -221,7 +220,7 @@ pub struct Handshake {
     stage: Stage,
     peer: Option<Hello>,
     /// The certificate of the peer, or why it is refused.
-    certificate: Result<Option<Certificate>, String>,
+    certificate: Result<Option<Certificate>, ConnectionError>,
     /// Present once both hellos are known.
     session: Option<Session>,
 }
@@ -292,13 +291,14 @@ impl Handshake {
         &mut self,
         body: &[u8],
         out: &mut Vec<Vec<u8>>,
-        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
+        decide: impl FnOnce(&Hello) -> Result<Verdict, ConnectionError>,
     ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
         let (&tag, rest) = body.split_first().ok_or_else(|| HandshakeError::Malformed("empty frame".into()))?;
         match (tag, self.stage) {
-            (TAG_REFUSAL, _) => Err(HandshakeError::Refused(
-                String::from_utf8_lossy(rest).chars().filter(|c| !c.is_control()).collect(),
-            )),
+            (TAG_REFUSAL, _) => match refusal_of_body(body) {
+                Some(refusal) => Err(HandshakeError::Refused(refusal)),
+                None => Err(HandshakeError::Malformed("a refusal without a reason".into())),
+            },
             (TAG_HELLO, Stage::Hello) => self.on_hello(rest, body, out, decide),
             (TAG_VERDICT, Stage::Verdict) => {
                 let verdict = match rest {
@@ -317,7 +317,7 @@ impl Handshake {
         rest: &[u8],
         body: &[u8],
         out: &mut Vec<Vec<u8>>,
-        decide: impl FnOnce(&Hello) -> Result<Verdict, String>,
+        decide: impl FnOnce(&Hello) -> Result<Verdict, ConnectionError>,
     ) -> Result<Option<(Hello, Verdict)>, HandshakeError> {
         let Some((prefix, rest)) = rest.split_first_chunk::<8>().filter(|(prefix, _)| prefix[..4] == MAGIC) else {
             return Err(HandshakeError::Malformed("no magic number".into()));
@@ -330,7 +330,7 @@ impl Handshake {
                 "the peer offers protocol versions {low} to {high}, but this node supports {lowest} to {highest}; \
                  update {older}: a release of Gridloom works with the one before it"
             );
-            return Err(refuse(why, out));
+            return Err(refuse(ConnectionFault::WrongVersion, why, out));
         };
         let (peer, rest) = wire_version(version).take::<Hello>(rest).map_err(HandshakeError::Malformed)?;
         if !rest.is_empty() && high <= VERSIONS.1 {
@@ -342,16 +342,16 @@ impl Handshake {
                  {high}, this process {}; install the same release on both sides",
                 VERSIONS.1
             );
-            return Err(refuse(why, out));
+            return Err(refuse(ConnectionFault::WrongVersion, why, out));
         }
         // A process may connect to itself.
         if peer.node == self.own.node && peer.purpose != Purpose::Process {
-            return Err(refuse(format!("node {} dialled itself", peer.node), out));
+            return Err(refuse(ConnectionFault::Refused, format!("node {} dialled itself", peer.node), out));
         }
         let certificate = match &self.certificate {
             Ok(Some(certificate)) => certificate,
-            Ok(None) => return Err(refuse("it has shown no certificate".into(), out)),
-            Err(why) => return Err(refuse(why.clone(), out)),
+            Ok(None) => return Err(refuse(ConnectionFault::NoCertificate, "it has shown no certificate".into(), out)),
+            Err(error) => return Err(refuse_with(error.clone(), out)),
         };
         let identity = &certificate.identity;
         if !is_allowed(identity.role(), peer.role) {
@@ -360,14 +360,15 @@ impl Handshake {
                 Role::Server => "a server",
                 Role::Client => "a client",
             };
-            return Err(refuse(format!("the certificate of the {identity} does not allow it to be {role}"), out));
+            let why = format!("the certificate of the {identity} does not allow it to be {role}");
+            return Err(refuse(ConnectionFault::WrongRole, why, out));
         }
         if id_of(Some(identity), &peer.number) != peer.node {
-            return Err(refuse(format!("node {} {OTHER_NODE}", peer.node), out));
+            return Err(refuse(ConnectionFault::WrongIdentity, format!("node {} {OTHER_NODE}", peer.node), out));
         }
         // Servers obey only the agent that they have dialled, not a node that claims to be one.
         if !self.dialler && peer.purpose == Purpose::Control && peer.role == Role::Agent {
-            return Err(refuse(AGENT_DIALS.into(), out));
+            return Err(refuse(ConnectionFault::WrongRole, AGENT_DIALS.into(), out));
         }
         if !self.dialler {
             self.own.purpose = peer.purpose;
@@ -390,7 +391,7 @@ impl Handshake {
         }
         let verdict = decide(&peer);
         self.peer = Some(peer.clone());
-        let verdict = verdict.map_err(|why| refuse(why, out))?;
+        let verdict = verdict.map_err(|error| refuse_with(error, out))?;
         out.push(vec![TAG_VERDICT, (verdict == Verdict::Duplicate) as u8]);
         Ok(Some((peer, verdict)))
     }
@@ -433,7 +434,7 @@ pub fn run_blocking<S: Read + Write + AsFd>(
     stream: &mut TlsStream<S>,
     handshake: Handshake,
     first: Option<Vec<u8>>,
-    decide: impl Fn(&Hello) -> Result<Verdict, String>,
+    decide: impl Fn(&Hello) -> Result<Verdict, ConnectionError>,
 ) -> io::Result<(Hello, Verdict, Session)> {
     run_within(Duration::from_nanos(HANDSHAKE_NS_MAX), stream, handshake, first, decide)
 }
@@ -447,7 +448,7 @@ pub fn run_within<S: Read + Write + AsFd>(
     stream: &mut TlsStream<S>,
     mut handshake: Handshake,
     first: Option<Vec<u8>>,
-    decide: impl Fn(&Hello) -> Result<Verdict, String>,
+    decide: impl Fn(&Hello) -> Result<Verdict, ConnectionError>,
 ) -> io::Result<(Hello, Verdict, Session)> {
     stream.within(limit, |stream| {
         stream.complete_handshake()?;
@@ -492,20 +493,19 @@ pub fn framed(encoder: &mut Encoder, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the body of a refusal.
-pub fn refusal(why: &str) -> Vec<u8> {
-    tagged(TAG_REFUSAL, &why.as_bytes()[..why.len().min(HANDSHAKE_BYTES_MAX / 2)])
-}
-
 /// Returns the highest version that both sides support, given the other side's range.
 fn negotiated_version((low, high): (u16, u16)) -> Option<u16> {
     let version = high.min(VERSIONS.1);
     (version >= low.max(VERSIONS.0)).then_some(version)
 }
 
-fn refuse(why: String, out: &mut Vec<Vec<u8>>) -> HandshakeError {
-    out.push(refusal(&why));
-    HandshakeError::Unacceptable(why)
+fn refuse(fault: ConnectionFault, why: String, out: &mut Vec<Vec<u8>>) -> HandshakeError {
+    refuse_with(ConnectionError { fault, why }, out)
+}
+
+fn refuse_with(error: ConnectionError, out: &mut Vec<Vec<u8>>) -> HandshakeError {
+    out.push(refusal(error.fault, &error.why));
+    HandshakeError::Unacceptable(error)
 }
 
 fn hello_body(hello: &Hello) -> Vec<u8> {
@@ -524,7 +524,6 @@ fn tagged(tag: u8, rest: &[u8]) -> Vec<u8> {
 
 const TAG_HELLO: u8 = 1;
 const TAG_VERDICT: u8 = 3;
-const TAG_REFUSAL: u8 = 4;
 /// Context of the derivation of passes.
 const PASS: &str = "gridloom 2026 pass of further connections v2";
 

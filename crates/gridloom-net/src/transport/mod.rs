@@ -32,6 +32,7 @@ pub mod notice;
 pub mod outgoing;
 mod paced;
 pub mod reach;
+mod refusal;
 pub mod relay;
 pub mod sender;
 pub mod shared;
@@ -40,6 +41,7 @@ pub mod stream;
 pub mod stripes;
 pub mod tls;
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{DatumId, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -70,8 +72,12 @@ pub enum WorldMessage {
     Stored { datum: DatumId, meta: Meta, digest: [u8; 32] },
     /// A probe small enough to be sent like small data.
     Probe { bytes: Vec<u8> },
-    /// "I cannot decode what you sent, or must not accept it, and close this connection." Since version 47.
-    Refused { why: String },
+    /// "I cannot decode what you sent, or must not accept it, and close this connection."
+    Refused {
+        /// [`ConnectionFault::Revoked`] if that is the reason.
+        fault: ConnectionFault,
+        why: String,
+    },
     /// "I know the signed revocations with this digest; send me yours if they have another." Between the agent and others.
     RevocationsKnown { digest: [u8; 32] },
     /// Revocations that the authority has signed, as JSON lines.

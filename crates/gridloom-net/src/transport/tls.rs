@@ -21,9 +21,12 @@ use std::time::Duration;
 
 use super::REFUSAL_CHARS_MAX;
 use super::deadline::DeadlineGuard;
+use super::refusal::{HANDSHAKE_LIMITS, refusal_of_body};
 use gridloom_base::address::{RelayPath, RelayTarget};
-use gridloom_base::dial::NO_DESCRIPTORS;
-use gridloom_keys::refusal_in_words;
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
+use gridloom_channel::Kind;
+use gridloom_channel::frame::Decoder;
+use gridloom_keys::refusal_of;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
@@ -43,6 +46,9 @@ const WAITING_BYTES_MAX: usize = 16 * (RECORD_BYTES + OVERHEAD_BYTES);
 const RECEIVE_BYTES: usize = 64 << 10;
 /// The same on a connection for large data.
 const BULK_RECEIVE_BYTES: usize = WAITING_BYTES_MAX;
+/// Size of that buffer during the handshake. Strangers can have many handshakes in progress, and larger records make room for
+/// themselves.
+const HANDSHAKE_RECEIVE_BYTES: usize = 4 << 10;
 /// Maximum number of system calls of one read from a socket that does not block.
 const READS_MAX: u32 = 8;
 /// Number of unused buffers that a thread keeps.
@@ -61,9 +67,9 @@ pub(crate) const CORRUPTED: &str = "the received bytes differ from those that we
 enum TlsError {
     #[error("{CORRUPTED}")]
     Corrupted,
-    /// One side does not accept the certificate of the other.
+    /// One side refuses the other, most often because of its certificate.
     #[error("{0}")]
-    Certificate(String),
+    Refused(ConnectionError),
     #[error("no TLS 1.3 of a Gridloom node: {0}")]
     Other(rustls::Error),
 }
@@ -72,7 +78,7 @@ enum TlsError {
 fn violation(error: rustls::Error) -> io::Error {
     let error = match error {
         rustls::Error::DecryptError => TlsError::Corrupted,
-        error => refusal_in_words(&error).map_or_else(|| TlsError::Other(error), TlsError::Certificate),
+        error => refusal_of(&error).map_or_else(|| TlsError::Other(error), TlsError::Refused),
     };
     io::Error::new(ErrorKind::InvalidData, error)
 }
@@ -82,10 +88,14 @@ pub(crate) fn is_violation(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<TlsError>)
 }
 
-/// Reports whether an error says that one side does not accept the certificate of the other.
-pub(crate) fn is_certificate_refusal(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
-    matches!(inner, Some(TlsError::Certificate(_)))
+/// Returns the refusal if an error says that one side refuses the other.
+pub(crate) fn refusal_in(error: &io::Error) -> Option<&ConnectionError> {
+    let inner = error.get_ref()?;
+    match inner.downcast_ref::<TlsError>() {
+        Some(TlsError::Refused(refusal)) => Some(refusal),
+        Some(TlsError::Corrupted | TlsError::Other(_)) => None,
+        None => inner.downcast_ref::<ConnectionError>(),
+    }
 }
 
 /// Name of a peer in the dialler's TLS session cache: connections with equal names resume one another's sessions.
@@ -336,15 +346,14 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the error if the received bytes are the refusal of a node that has no descriptor left for a handshake. Its
-    /// text is not authenticated, so only this reason is recognised.
+    /// Returns the error if the received bytes are the refusal of a node that has no descriptor left for a handshake. It is
+    /// not authenticated, so only this fault is recognised.
     fn plain_refusal(&self) -> Option<io::Error> {
-        let received = self.received.get();
-        let reason = NO_DESCRIPTORS.as_bytes();
-        let at = received.windows(reason.len()).position(|bytes| bytes == reason).filter(|_| !self.is_ready)?;
-        let text = String::from_utf8_lossy(&received[at..]);
-        let text = text.chars().filter(|one| !one.is_control()).take(REFUSAL_CHARS_MAX).collect();
-        Some(io::Error::new(ErrorKind::InvalidData, TlsError::Certificate(text)))
+        let frame = Decoder::default().next(self.received.get(), HANDSHAKE_LIMITS).ok().flatten();
+        let (frame, _) = frame.filter(|(frame, _)| frame.kind == Kind::Hello && !self.is_ready)?;
+        let mut refusal = refusal_of_body(frame.body).filter(|one| one.fault == ConnectionFault::NoDescriptors)?;
+        refusal.why = refusal.why.chars().take(REFUSAL_CHARS_MAX).collect();
+        Some(io::Error::new(ErrorKind::InvalidData, TlsError::Refused(refusal)))
     }
 
     /// Writes the encrypted bytes, as many as the stream accepts.
@@ -363,9 +372,10 @@ impl Session {
 
     /// Reads once. Returns whether the stream may have more.
     fn receive(&mut self, stream: &mut impl Read) -> io::Result<bool> {
-        self.received.make_room(self.receive_bytes / 2);
-        if self.received.buffer.len() < self.receive_bytes {
-            self.received.buffer.resize(self.receive_bytes, 0);
+        let receive_bytes = if self.is_ready { self.receive_bytes } else { HANDSHAKE_RECEIVE_BYTES };
+        self.received.make_room(receive_bytes / 2);
+        if self.received.buffer.len() < receive_bytes {
+            self.received.buffer.resize(receive_bytes, 0);
         }
         loop {
             let room = &mut self.received.buffer[self.received.tail..];

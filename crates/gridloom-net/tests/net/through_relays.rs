@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::transport_support::*;
 use gridloom_base::NodeId;
 use gridloom_core::node::{Effect, Input, LogLine, Role};
-use gridloom_keys::{Authority, Role as CertifiedRole, UnixTime};
+use gridloom_keys::{Authority, Grant, Identity, Memberships, Role as CertifiedRole, UnixTime};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::Keys;
 use gridloom_net::transport::relay::server::{Relay, RelayHandle, RelayStatus};
@@ -252,6 +253,36 @@ fn nodes_and_relays_of_other_grids_are_refused() {
     let why = dial_fails(&remote_client(), server.node.address());
     assert!(why.contains("is of the grid 'others'"), "{why}");
     assert_eq!(foreign.handle.status(), RelayStatus::default());
+}
+
+/// A program that listens as a relay does, with a certificate for this role.
+fn false_relay(role: CertifiedRole) -> (SocketAddr, JoinHandle<Vec<u8>>) {
+    let identity = Identity::new(authority().grid(), role, "false relay").unwrap();
+    let bundle = authority().issue_bundle(&Grant::new(identity), UnixTime::now()).unwrap();
+    let memberships = Memberships::from(bundle.membership().unwrap());
+    let config = Arc::new(memberships.server_config(&[b"gridloom-relay/1"], &CertifiedRole::NODES));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let thread = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut tls = rustls::ServerConnection::new(config).unwrap();
+        let mut received = Vec::new();
+        // Ends with the alert by which the node refuses the certificate.
+        let _ = rustls::Stream::new(&mut tls, &mut socket).read_to_end(&mut received);
+        received
+    });
+    (address, thread)
+}
+
+#[test]
+fn a_relay_with_a_certificate_of_another_role_is_refused() {
+    for role in [CertifiedRole::Server, CertifiedRole::Client, CertifiedRole::Agent] {
+        let (address, requests) = false_relay(role);
+        let why = dial_fails(&remote_client(), &format!("{address}/agent"));
+        assert!(why.contains(&format!("relay {address}: the {role} 'false relay' of the grid 'tests' cannot do this")));
+        assert!(why.ends_with("it takes a relay"), "{why}");
+        assert_eq!(requests.join().unwrap(), b"", "the false relay receives no request");
+    }
 }
 
 /// Waits for the reason in a warning of a node.

@@ -7,7 +7,8 @@ use std::time::Instant;
 use std::{iter, thread};
 
 use crate::transport_support::*;
-use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId, dial};
+use gridloom_base::dial::{self, ConnectionError, ConnectionFault};
+use gridloom_base::{DatumId, Dtype, Meta, NodeId, TaskError, TaskId};
 use gridloom_core::graph::{Task, TaskKind};
 use gridloom_core::node::message::{DirectoryToAgent, LinkMessage, MapToClient, Message};
 use gridloom_core::node::{Effect, Event, Input, Role, Timer};
@@ -88,7 +89,7 @@ fn a_dial_ends_once_also_when_both_dial() {
         // After that, only the message arrives: no second PeerUp, no loss, and no failed dial except one that began
         // when the other's connection was up.
         for (node, from, token) in [(&b, &a, 7), (&a, &b, 8)] {
-            let is_late = |i: &Input| matches!(i, Input::DialFailed { why, .. } if why.contains("connected already"));
+            let is_late = |i: &Input| matches!(i, Input::DialFailed { fault: ConnectionFault::ConnectedAlready, .. });
             let input = iter::repeat_with(|| node.next().1).find(|i| !is_late(i));
             assert_eq!(input, Some(Input::Received { from: from.id(), message: LinkMessage::Pong { token }.into() }));
         }
@@ -100,15 +101,18 @@ fn a_failed_dial_is_reported() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let a = server();
     let own = a.node.address().to_string();
-    for (address, part) in [(free, "refused"), (own, "itself"), ("nowhere.invalid:1".into(), "resolved")] {
+    for (address, part, expected) in [
+        (free, "refused", ConnectionFault::NotListening),
+        (own, "itself", ConnectionFault::Refused),
+        ("nowhere.invalid:1".into(), "resolved", ConnectionFault::Unresolved),
+    ] {
         a.perform([Effect::Dial { address: address.clone() }]);
-        let (at, why) = a.expect("DialFailed", |i| match i {
-            Input::DialFailed { address, why, .. } => Some((address.clone(), why.clone())),
+        let (at, fault, why) = a.expect("DialFailed", |i| match i {
+            Input::DialFailed { address, fault, why, .. } => Some((address.clone(), *fault, why.clone())),
             _ => None,
         });
-        assert_eq!(at, address);
+        assert_eq!((at, fault), (address, expected));
         assert!(why.contains(part), "{why}");
-        assert_eq!(dial::is_permanent(&why), part == "itself", "{why}");
     }
 }
 
@@ -117,18 +121,17 @@ fn whoever_speaks_otherwise_is_no_node() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let other = "SSH-2.0-OpenSSH_9.2\r\nand more than a frame's head holds";
-    for (said, kind) in [("", dial::CLOSED), (other, dial::NOT_A_NODE)] {
+    for (said, kind, fault) in
+        [("", dial::CLOSED, ConnectionFault::Closed), (other, dial::NOT_A_NODE, ConnectionFault::NotANode)]
+    {
         let a = server();
         a.perform([Effect::Dial { address: address.clone() }]);
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(said.as_bytes()).unwrap();
         // Unread data would reset the connection before the refusal arrives.
         stream.shutdown(Shutdown::Write).unwrap();
-        let why = a.expect("DialFailed", |i| match i {
-            Input::DialFailed { why, .. } => Some(why.clone()),
-            _ => None,
-        });
-        assert!(why.starts_with(kind), "{why}");
+        let error = a.expect_failed_dial();
+        assert!(error.fault == fault && error.why.starts_with(kind), "{error:?}");
     }
 }
 
@@ -141,7 +144,7 @@ fn a_dial_that_reaches_who_is_connected_already_fails() {
     let also_there = address.replace("127.0.0.1", "localhost");
     a.perform([Effect::Dial { address: also_there.clone() }]);
     let failed = a.expect("DialFailed", |i| match i {
-        Input::DialFailed { address, why, connected } => Some((address.clone(), why.clone(), *connected)),
+        Input::DialFailed { address, why, connected, .. } => Some((address.clone(), why.clone(), *connected)),
         _ => None,
     });
     assert_eq!(failed, (also_there, "'Server' answers there, and is connected already".to_string(), Some(b.id())));
@@ -174,12 +177,9 @@ fn of_dials_to_one_node_by_several_addresses_each_ends() {
 }
 
 /// Returns why a dial to this node fails.
-fn why_refused(dialler: &TestNode, to: &TestNode) -> String {
+fn why_refused(dialler: &TestNode, to: &TestNode) -> ConnectionError {
     dialler.perform([Effect::Dial { address: to.node.address().to_string() }]);
-    dialler.expect("DialFailed", |i| match i {
-        Input::DialFailed { why, .. } => Some(why.clone()),
-        _ => None,
-    })
+    dialler.expect_failed_dial()
 }
 
 #[test]
@@ -189,13 +189,13 @@ fn another_authority_and_missing_keys_are_refused_in_words() {
         let agent = start(Role::Agent, NetConfig { shared_memory, ..listening() });
         let of_other = NetConfig { shared_memory, ..NetConfig::new(keys_of(&other, CertifiedRole::Client)) };
         let stranger = start_as_is(Role::Client, of_other);
-        let why = why_refused(&stranger, &agent);
+        let ConnectionError { fault, why } = why_refused(&stranger, &agent);
         assert!(why.contains("the peer's certificate is of the grid 'tests' (authority "), "{why}");
-        assert!(dial::is_permanent(&why), "{why}");
+        assert_eq!(fault, ConnectionFault::WrongGrid);
         let without = NetConfig { shared_memory, ..NetConfig::new(Keys::missing("there are no keys in /here")) };
-        let why = why_refused(&start_as_is(Role::Client, without), &agent);
-        assert_eq!(why, "refused: there are no keys in /here");
-        assert!(dial::is_permanent(&why), "{why}");
+        let error = why_refused(&start_as_is(Role::Client, without), &agent);
+        let missing = ConnectionError::new(ConnectionFault::NoCertificate, "refused: there are no keys in /here");
+        assert_eq!(error, missing);
         agent.still_serves();
     }
     let listens = NetConfig { keys: Keys::missing("there are no keys"), ..listening() };
@@ -393,17 +393,20 @@ fn a_certificate_allows_its_role_and_to_be_a_client() {
             assert!(client.expect_datum(back).bytes() == pattern(number, 3 << 20));
         }
         for role in [CertifiedRole::Client, CertifiedRole::Administrator, CertifiedRole::Agent] {
-            let why = why_refused(&start_as_is(Role::Server, of(role)), &server);
-            assert!(why.contains("does not allow it to be a server"), "{why}");
+            let error = why_refused(&start_as_is(Role::Server, of(role)), &server);
+            assert!(error.why.contains("does not allow it to be a server"), "{error}");
+            assert_eq!(error.fault, ConnectionFault::WrongRole);
         }
         for role in [Role::Client, Role::Server] {
-            let why = why_refused(&start_as_is(role, of(CertifiedRole::Relay)), &server);
-            assert!(why.contains("certificate is for another role"), "{why}");
+            let error = why_refused(&start_as_is(role, of(CertifiedRole::Relay)), &server);
+            assert!(error.why.contains("certificate is for another role"), "{error}");
+            assert_eq!(error.fault, ConnectionFault::WrongRole);
         }
         let listens = NetConfig { keys: keys_of(authority(), CertifiedRole::Client), ..listening() };
         let false_server = start_as_is(Role::Server, listens);
-        let why = why_refused(&client(), &false_server);
-        assert!(why.contains("does not allow it to be a server"), "{why}");
+        let error = why_refused(&client(), &false_server);
+        assert!(error.why.contains("does not allow it to be a server"), "{error}");
+        assert_eq!(error.fault, ConnectionFault::WrongRole);
     }
 }
 
@@ -418,7 +421,7 @@ fn a_malicious_client_cannot_take_the_identifier_of_another_node_nor_the_role_of
     let error = done.unwrap_err().to_string();
     assert!(error.contains("somebody is using the identifier of another node"), "{error}");
 
-    let why = why_refused(&start(Role::Agent, NetConfig::new(keys())), &server);
-    assert!(why.contains("agents never dial other nodes"), "{why}");
+    let ConnectionError { fault, why } = why_refused(&start(Role::Agent, NetConfig::new(keys())), &server);
+    assert!(fault == ConnectionFault::WrongRole && why.contains("agents never dial other nodes"), "{why}");
     server.still_serves();
 }

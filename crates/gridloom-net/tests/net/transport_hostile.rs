@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use crate::transport_support::*;
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::{DatumId, Dtype, Meta, NodeId};
 use gridloom_channel::frame::Encoder;
 use gridloom_channel::{Kind, WireVersion};
@@ -64,14 +65,19 @@ fn oversized_and_untimely_frames_of_strangers_are_turned_away() {
 }
 
 #[test]
-fn another_version_is_refused_in_words() {
+fn older_and_newer_versions_are_refused_in_words() {
     let server = server();
-    let mut stream = connect(&server);
-    let (low, high) = (VERSIONS.1 + 1, VERSIONS.1 + 2);
-    let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
-    stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
-    let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
-    assert!(said.contains(&format!("the peer offers protocol versions {low} to {high}")), "{said}");
+    for (low, high, outdated) in
+        [(VERSIONS.1 + 1, VERSIONS.1 + 2, "this node"), (0, VERSIONS.0 - 1, "the node that offered them")]
+    {
+        let mut stream = connect(&server);
+        let offer = [&b"\x01GRLM"[..], &low.to_le_bytes(), &high.to_le_bytes()].concat();
+        stream.write_all(&raw_frame(0, 3, &offer)).unwrap();
+        let said = String::from_utf8_lossy(&expect_closed(&mut stream)).into_owned();
+        assert!(said.contains(&format!("the peer offers protocol versions {low} to {high}")), "{said}");
+        assert!(said.contains(&format!("update {outdated}")), "{said}");
+    }
+    server.still_serves();
 }
 
 #[test]
@@ -132,7 +138,8 @@ fn a_node_receives_the_reason_when_its_peer_closes_the_connection() {
 fn the_reason_of_a_peer_is_cut() {
     let server = server();
     let mut body = Vec::new();
-    WireVersion::CURRENT.append(&WorldMessage::Refused { why: "é".repeat(1 << 20) }, &mut body);
+    WireVersion::CURRENT
+        .append(&WorldMessage::Refused { fault: ConnectionFault::NotANode, why: "é".repeat(1 << 20) }, &mut body);
     let bytes = raw_frame(next_number(&server), 3, &body);
     shaken(&server, Purpose::Control, 0).write_all(&bytes).unwrap();
     let why = server.expect_lost(raw_id());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::transport_support::*;
-use gridloom_base::dial;
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
 use gridloom_core::node::message::LinkMessage;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_keys::{Bundle, Grant, Identity, Revocation, Revocations, Revoked, Role as CertifiedRole, UnixTime};
@@ -53,9 +53,10 @@ fn a_revocation_ends_control_and_bulk_connections_of_its_peer() {
         let informed = client(informed(authority().sign(revocation).unwrap()));
         informed.dial(&agent);
         for (at, lost) in [(&agent, &revoked), (&revoked, &agent)] {
-            let why = at.expect_lost(lost.id());
+            let ConnectionError { fault, why } = at.expect_loss(lost.id());
             let begin = format!("certificate revoked: client '{name}' of the grid 'tests', at ");
-            assert!(why.starts_with(&begin) && why.ends_with(": stolen") && dial::is_permanent(&why), "{why}");
+            assert!(why.starts_with(&begin) && why.ends_with(": stolen"), "{why}");
+            assert_eq!(fault, ConnectionFault::Revoked);
         }
         let until = Instant::now() + PATIENCE;
         while is_receiving() {
@@ -63,11 +64,7 @@ fn a_revocation_ends_control_and_bulk_connections_of_its_peer() {
             std::thread::sleep(Duration::from_millis(5));
         }
         revoked.perform([Effect::Dial { address: agent.node.address().to_string() }]);
-        let why = revoked.expect("DialFailed", |input| match input {
-            Input::DialFailed { why, .. } => Some(why.clone()),
-            _ => None,
-        });
-        assert!(dial::is_revoked(&why), "{why}");
+        assert_eq!(revoked.expect_failed_dial().fault, ConnectionFault::Revoked);
         other.perform([Effect::Send { to: agent.id(), message: LinkMessage::Ping { token: 7 }.into() }]);
         other.expect("Pong", |input| matches!(input, Input::Received { .. }).then_some(()));
     }

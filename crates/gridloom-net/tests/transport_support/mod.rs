@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use gridloom_base::dial::ConnectionError;
 use gridloom_base::{DatumId, Dtype, Level, Machine, Meta, NodeId, Time};
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Command, Effect, Input, LogLine, Role};
@@ -160,8 +161,22 @@ impl TestNode {
     }
 
     pub fn expect_lost(&self, id: NodeId) -> String {
+        self.expect_loss(id).why
+    }
+
+    /// Waits for the loss of a peer, and returns its reason.
+    pub fn expect_loss(&self, id: NodeId) -> ConnectionError {
         self.expect("PeerLost", |input| match input {
-            Input::PeerLost { peer, why } if *peer == id => Some(why.clone()),
+            Input::PeerLost { peer, fault, why } if *peer == id => Some(ConnectionError::new(*fault, why.clone())),
+            _ => None,
+        })
+    }
+
+    /// Waits for a failed dial, and returns its reason.
+    pub fn expect_failed_dial(&self) -> ConnectionError {
+        self.expect("DialFailed", |input| match input {
+            Input::DialFailed { fault, why, .. } => Some(ConnectionError::new(*fault, why.clone())),
+            Input::PeerUp { .. } => panic!("it is connected"),
             _ => None,
         })
     }

@@ -12,6 +12,7 @@
 //!
 //! [`super::transfers`] handles data.
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId, PartSizes, Time};
 use gridloom_core::node::Input;
@@ -52,22 +53,25 @@ impl Connections {
         address: String,
         began: Time,
     ) {
+        use ConnectionFault::{NoAnswer, NotListening, Other};
         let Environment { kernel, routes, .. } = environment;
         let now = kernel.now();
         let Some(target) = nodes.listener(&address).filter(|target| *target != dialler) else {
-            return dial_failed(kernel, dialler, address, now, "no program listens there");
+            return dial_failed(kernel, dialler, address, now, (NotListening, "no program listens there"));
         };
         let (here, there) = (nodes.node(dialler).host, nodes.node(target).host);
         if let Err(why) = routes.round_trip_ns((here, there)) {
-            return dial_failed(kernel, dialler, address, now, &why);
+            return dial_failed(kernel, dialler, address, now, (Other, &why));
         }
         let gives_up = now.max(began + DIAL_NS_MAX);
         if routes.is_lost((here, there)) || routes.is_lost((there, here)) {
-            return dial_failed(kernel, dialler, address, gives_up, "no answer");
+            return dial_failed(kernel, dialler, address, gives_up, (NoAnswer, "no answer"));
         }
         match nodes.node(target).life {
-            NodeState::Dead => dial_failed(kernel, dialler, address, now, "connection refused"),
-            NodeState::Hung | NodeState::Paused => dial_failed(kernel, dialler, address, gives_up, "no answer"),
+            NodeState::Dead => dial_failed(kernel, dialler, address, now, (NotListening, "connection refused")),
+            NodeState::Hung | NodeState::Paused => {
+                dial_failed(kernel, dialler, address, gives_up, (NoAnswer, "no answer"));
+            }
             // A paused dialler is notified when it resumes.
             NodeState::Running if matches!(nodes.node(dialler).life, NodeState::Running | NodeState::Paused) => {
                 self.connect(environment, nodes, dialler, target, address);
@@ -86,13 +90,15 @@ impl Connections {
     ) {
         if self.links.is_connected(dialler, target) && self.links.is_connected(target, dialler) {
             let why = "the node that answers there is connected already".to_string();
-            let input = Input::DialFailed { address, why, connected: Some(target) };
+            let fault = ConnectionFault::ConnectedAlready;
+            let input = Input::DialFailed { address, fault, why, connected: Some(target) };
             return kernel.deliver(dialler, input);
         }
         // One end may not know yet that the other has hung up.
         for (node, peer) in [(dialler, target), (target, dialler)] {
             if self.links.drop_end(kernel, routes, node, peer) {
-                kernel.deliver(node, Input::PeerLost { peer, why: "the peer reconnects".to_string() });
+                let (fault, why) = (ConnectionFault::Disconnected, "the peer reconnects".to_string());
+                kernel.deliver(node, Input::PeerLost { peer, fault, why });
             }
         }
         let [ours, theirs] = [dialler, target].map(|node| (node, nodes.node(node).host));
@@ -118,7 +124,7 @@ impl Connections {
         why: String,
     ) -> Option<Input> {
         let why = self.links.lost(kernel, routes, (node, peer), connection, why)?;
-        Some(Input::PeerLost { peer, why })
+        Some(Input::PeerLost { peer, fault: ConnectionFault::Disconnected, why })
     }
 
     /// Sends a message. It is dropped if the peer is not connected.
@@ -162,7 +168,8 @@ impl Connections {
         let was_there = self.links.drop_end(kernel, routes, node, peer);
         if was_there {
             kernel.record(|trace, now| trace.fault(now, node, "a connection was reset"));
-            kernel.deliver(node, Input::PeerLost { peer, why: "the connection was reset".into() });
+            let (fault, why) = (ConnectionFault::Disconnected, "the connection was reset".into());
+            kernel.deliver(node, Input::PeerLost { peer, fault, why });
         }
         was_there
     }
@@ -236,7 +243,7 @@ pub(super) fn dial(
     kernel.push(began + round_trip_ns, ScheduledEvent::Dialled { dialler, address, began });
 }
 
-fn dial_failed(kernel: &mut Kernel, dialler: NodeId, address: String, at: Time, why: &str) {
-    let input = Box::new(Input::DialFailed { address, why: why.to_string(), connected: None });
+fn dial_failed(kernel: &mut Kernel, dialler: NodeId, address: String, at: Time, (fault, why): (ConnectionFault, &str)) {
+    let input = Box::new(Input::DialFailed { address, fault, why: why.to_string(), connected: None });
     kernel.push(at, ScheduledEvent::Deliver { node: dialler, input });
 }

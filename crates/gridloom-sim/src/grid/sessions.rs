@@ -315,6 +315,7 @@ fn digest(used: &UsedName) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use gridloom_base::dial::ConnectionFault;
     use gridloom_base::{Method, Time};
     use gridloom_core::graph::CallOptions;
     use gridloom_core::node::message::{TaskReport, TaskTimes};
@@ -339,7 +340,10 @@ mod tests {
     fn copying() -> (FunctionSessions, TaskId, TaskId) {
         let mut sessions = FunctionSessions::default();
         sessions.open(SERVER, CLIENT);
-        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+        sessions.on_event(
+            CLIENT,
+            Event::AgentLost { address: "a".into(), fault: ConnectionFault::NoAnswer, why: "so".into() },
+        );
         let (call, used) = getting_call();
         let id = call.id;
         sessions.begin(CLIENT, &call, [used].into());
@@ -388,7 +392,10 @@ mod tests {
     fn an_answer_to_a_cancelled_run_does_not_end_the_next_run() {
         let mut sessions = FunctionSessions::default();
         sessions.open(SERVER, CLIENT);
-        sessions.on_event(CLIENT, Event::AgentLost { address: "a".into(), why: "so".into() });
+        sessions.on_event(
+            CLIENT,
+            Event::AgentLost { address: "a".into(), fault: ConnectionFault::NoAnswer, why: "so".into() },
+        );
         let (call, used) = getting_call();
         sessions.begin(CLIENT, &call, [used.clone()].into());
         let steps = sessions.end(CLIENT, call.id);

@@ -98,7 +98,7 @@ fn the_peers_of_a_node_that_ends_lose_it() {
     assert!(!pair.grid.end(&mut pair.environment, a, "a second end"));
     let inputs = pair.run();
     assert!(
-        matches!(&inputs[..], [(node, Input::PeerLost { peer, why })] if (*node, *peer) == (b, a) && why == "an end"),
+        matches!(&inputs[..], [(node, Input::PeerLost { peer, why, .. })] if (*node, *peer) == (b, a) && why == "an end"),
         "{inputs:?}"
     );
 }

@@ -2,6 +2,7 @@
 //!
 //! A datum that arrives results in at most one input for its receiver.
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::EAGER_BYTES_MAX;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Input, Role};
@@ -144,7 +145,7 @@ impl Connections {
             Cargo::Datum { datum, .. } if !nodes.node(from).role.may_send(from, datum) => {
                 let why = format!("it sent {datum}, which is another client's");
                 self.links.hang_up(kernel, routes, (to, from), &why);
-                return Input::PeerLost { peer: from, why };
+                return Input::PeerLost { peer: from, fault: ConnectionFault::Disconnected, why };
             }
             Cargo::Datum { datum, value } => (datum, value),
         };
@@ -201,7 +202,7 @@ impl Connections {
         let why = format!("the received bytes of {datum} differ from those that '{}' sent", nodes.node(from).name);
         if is_small {
             self.links.hang_up(kernel, routes, (to, from), &why);
-            return Err(Input::PeerLost { peer: from, why });
+            return Err(Input::PeerLost { peer: from, fault: ConnectionFault::Disconnected, why });
         }
         self.links.on_arrival(kernel, routes, (from, to), datum, false);
         // Treated as if it had changed in the middle.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lan::wait_for;
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::TASK_ATTEMPTS_MAX;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, Dtype, GroupId, Machine, Meta, NameError, NodeId, RaisedCause, TaskError, TaskId, Time};
@@ -281,7 +282,7 @@ impl Machine for Unreading {
         let input = match input {
             Input::Received { from: peer, message } if (self.is_unreadable)(&message) => {
                 out.push(Effect::Disconnect { peer });
-                Input::PeerLost { peer, why: "it cannot be read".into() }
+                Input::PeerLost { peer, fault: ConnectionFault::Disconnected, why: "it cannot be read".into() }
             }
             input => input,
         };
@@ -309,7 +310,11 @@ impl Machine for CutOff {
             (_, Some((peer, since))) if now.since(since) > 3_000_000_000 => {
                 (self.asked, self.times) = (None, self.times - 1);
                 out.push(Effect::Disconnect { peer });
-                self.agent.handle(now, Input::PeerLost { peer, why: "the cable is out".into() }, out);
+                self.agent.handle(
+                    now,
+                    Input::PeerLost { peer, fault: ConnectionFault::Disconnected, why: "the cable is out".into() },
+                    out,
+                );
             }
             _ => {}
         }

@@ -37,6 +37,10 @@ fn errors_are_named() {
         let said = Servers::parse(text, "servers.json").unwrap_err().to_string();
         assert!(said.contains(expected), "{said}");
     }
+    // A table of the links of all pairs would need terabytes.
+    let many = format!(r#"{{"speed": [1{}], "client_bytes_per_s": []}}"#, ", 1".repeat(999_999));
+    let said = Servers::parse(&many, "servers.json").unwrap_err().to_string();
+    assert!(said.contains("'speed' has 1000000 servers, and the limit is 4096"), "{said}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gridloom_base::NodeId;
 use gridloom_base::address::SEPARATOR;
-use gridloom_base::dial::{REFUSED, SILENT, agent_remedy, is_permanent, may_recover};
+use gridloom_base::dial::ConnectionFault;
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, OptionalPriority, Session, State, await_models};
@@ -56,7 +56,7 @@ pub(crate) fn local(config: LocalConfig) -> Result<Session, Error> {
         Some(error) => error.to_string(),
         None => "the agent has not answered yet".to_string(),
     };
-    let is_slow = |why: &str| !why.contains(REFUSED);
+    let is_slow = |fault: ConnectionFault| !fault.is_refusal();
     await_own(&session, awaited, |state| state.directory.is_connected(is_slow))??;
     let awaited = || "the agent does not know all servers yet".to_string();
     await_own(&session, awaited, |state| has_servers(state, config.servers))?;
@@ -177,7 +177,7 @@ const SETTLES: Duration = Duration::from_secs(3);
 fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration) -> Result<(), Error> {
     // A standby agent takes over within seconds.
     let has_standby = address.contains(SEPARATOR);
-    let recovers = |why: &str| may_recover(why) || has_standby && !is_permanent(why);
+    let recovers = |fault: ConnectionFault| fault.may_recover() || has_standby && !fault.is_permanent();
     let is_connected = |state: &mut State| state.directory.is_connected(recovers);
     match wait_with_report(session, address, left, limit, is_connected) {
         Ok(result) => {
@@ -193,7 +193,7 @@ fn await_agent(session: &Session, address: &str, left: Duration, limit: Duration
             let lost = session.state_now().directory.agent_lost().map(ToString::to_string);
             let silent = || {
                 let seconds = limit.as_secs_f64();
-                let remedy = agent_remedy(SILENT);
+                let remedy = ConnectionFault::Silent.agent_remedy();
                 format!("cannot use the agent at {address}: it did not answer within the limit of {seconds} s{remedy}")
             };
             Err(Error::Connect(lost.unwrap_or_else(silent)))

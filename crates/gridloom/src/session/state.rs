@@ -105,7 +105,9 @@ impl State {
             }
             Event::NameResult { request, answer } => effects.released.extend(self.requests.on_answer(request, answer)),
             Event::Directory { grid, functions } => self.directory.on_directory(grid, functions, client),
-            Event::AgentLost { address, why } => self.directory.on_agent_lost(TaskError::AgentLost { address, why }),
+            Event::AgentLost { address, fault, why } => {
+                self.directory.on_agent_lost(TaskError::AgentLost { address, fault, why });
+            }
             Event::ModelsKnown { server } => self.directory.on_models(server),
             Event::Status { server, status } => self.directory.on_status(server, status),
             Event::EndTaskAnswered { server, task, answer } => self.directory.on_end_task(server, task, answer),

@@ -96,6 +96,7 @@ mod tests {
     use crate::node::message::{DirectoryMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
+    use gridloom_base::dial::ConnectionFault;
     use gridloom_base::{Machine, Origin};
 
     /// Returns the updates that these effects send to each client.
@@ -158,7 +159,11 @@ mod tests {
         assert_eq!(known[0], agent.grid_view(Time(1)).servers);
 
         let mut out = Vec::new();
-        agent.handle(Time(1), Input::PeerLost { peer: NodeId(2), why: "it ended".into() }, &mut out);
+        agent.handle(
+            Time(1),
+            Input::PeerLost { peer: NodeId(2), fault: ConnectionFault::Disconnected, why: "it ended".into() },
+            &mut out,
+        );
         let both = push(&mut agent);
         assert_eq!(both[0].1.removed, [NodeId(2)]);
         both.into_iter().zip(&mut known).for_each(|((_, news), known)| drop(news.apply(known)));

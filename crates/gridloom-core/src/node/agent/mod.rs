@@ -614,7 +614,7 @@ impl Machine for Agent {
                 self.audit.joined(&info, &address, out);
                 self.members.add(now, peer, info);
             }
-            Input::PeerLost { peer, why } => self.on_lost(now, peer, &why, out),
+            Input::PeerLost { peer, why, .. } => self.on_lost(now, peer, &why, out),
             Input::Received { from, message } => {
                 if self.members.record_received(now, from) {
                     self.on_message(now, from, message, out);

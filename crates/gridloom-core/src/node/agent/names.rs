@@ -730,6 +730,7 @@ mod tests {
     use crate::node::message::{CatalogMessage, DirectoryToAgent, Message};
     use crate::node::protocol::{Input, Role};
     use crate::node::version::VERSIONS;
+    use gridloom_base::dial::ConnectionFault;
     use gridloom_base::{Dtype, Machine, Meta, Method};
 
     impl Names {
@@ -863,7 +864,11 @@ mod tests {
         let datum = named.datum;
         let second = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two");
         receive(&mut agent, first, ServerToCatalog::Stored { datum, client: CLIENT });
-        agent.handle(Time(21), Input::PeerLost { peer: second, why: "it sleeps".into() }, &mut Vec::new());
+        agent.handle(
+            Time(21),
+            Input::PeerLost { peer: second, fault: ConnectionFault::Disconnected, why: "it sleeps".into() },
+            &mut Vec::new(),
+        );
         let third = agent.names.catalog.keepers(datum).find(|server| *server != first).expect("there are two again");
         assert_ne!(second, third);
         register(&mut agent, second.0, &format!("host-{}:1", second.0), 1.0, 1.0);

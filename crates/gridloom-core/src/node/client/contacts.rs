@@ -9,9 +9,9 @@ use super::mapping::NOT_IN_GRID;
 use crate::member::{Beat, Members};
 use crate::node::message::{DirectoryToAgent, Message};
 use crate::node::protocol::{Effect, Role};
-use gridloom_base::dial::DISCONNECTED;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, DISCONNECTED};
 use gridloom_base::limits::RECONNECT_NS_MAX;
-use gridloom_base::{DatumId, NodeId, Time, dial};
+use gridloom_base::{DatumId, NodeId, Time};
 
 /// An item that waits for a connection.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Contacts {
     agent: Option<NodeId>,
     agent_was_lost: bool,
     /// Why it was last lost.
-    agent_fault: String,
+    agent_error: Option<ConnectionError>,
     /// True if the agent refuses this client, so that no node can be expected to return.
     agent_refuses: bool,
     members: Members<Role>,
@@ -98,12 +98,17 @@ impl Contacts {
 
     /// True if the certificate of this client or of the agent has been revoked: no node is dialled again.
     pub(super) fn is_revoked(&self) -> bool {
-        self.agent.is_none() && dial::is_revoked(&self.agent_fault)
+        self.agent.is_none() && self.agent_fault() == ConnectionFault::Revoked
     }
 
-    /// Returns why the agent was lost or could not be reached.
-    pub(super) fn agent_fault(&self) -> &str {
-        if self.agent_fault.is_empty() { "it has not answered yet" } else { &self.agent_fault }
+    /// Returns why the agent was lost or could not be reached, in words.
+    pub(super) fn why_agent_lost(&self) -> &str {
+        self.agent_error.as_ref().map_or("it has not answered yet", |error| &error.why)
+    }
+
+    /// Returns the kind of [`Contacts::why_agent_lost`].
+    pub(super) fn agent_fault(&self) -> ConnectionFault {
+        self.agent_error.as_ref().map_or(ConnectionFault::Other, |error| error.fault)
     }
 
     pub(super) fn members(&self) -> &Members<Role> {
@@ -297,9 +302,9 @@ impl Contacts {
     }
 
     /// Records that the agent is lost or cannot be reached. Returns false if that was known.
-    pub(super) fn agent_lost(&mut self, why: &str) -> bool {
-        self.agent_fault = why.to_string();
-        self.agent_refuses = dial::is_permanent(why);
+    pub(super) fn agent_lost(&mut self, error: ConnectionError) -> bool {
+        self.agent_refuses = error.fault.is_permanent();
+        self.agent_error = Some(error);
         !std::mem::replace(&mut self.agent_was_lost, true)
     }
 
@@ -393,11 +398,11 @@ mod tests {
         let (mut contacts, mut out) = (Contacts::default(), Vec::new());
         contacts.agent_up(Time(0), AGENT, Vec::new(), &mut out);
         contacts.peer_lost(Time(0), AGENT);
-        contacts.agent_lost("it was closed");
+        contacts.agent_lost(ConnectionError::new(ConnectionFault::Disconnected, "it was closed"));
         assert!(contacts.expects_nodes(Time(1)) && !contacts.is_revoked());
-        contacts.agent_lost("refused: other versions");
+        contacts.agent_lost(ConnectionError::new(ConnectionFault::WrongVersion, "refused: other versions"));
         assert!(!contacts.expects_nodes(Time(1)) && !contacts.is_revoked());
-        contacts.agent_lost("certificate revoked: client 'anna'");
+        contacts.agent_lost(ConnectionError::new(ConnectionFault::Revoked, "certificate revoked: client 'anna'"));
         // The servers close their connections, too.
         contacts.learn_address(SERVER, "there:1".into());
         contacts.server_lost(Time(1), SERVER);
@@ -474,7 +479,8 @@ mod tests {
         assert!(!contacts.awaits_list(Time(0)), "it was not lost");
         assert_eq!(out, [Effect::Send { to: AGENT, message: DirectoryToAgent::Subscribe.into() }]);
         assert_eq!((contacts.peer_lost(Time(0), AGENT), contacts.agent()), (Some(true), None));
-        assert!(contacts.agent_lost("silent") && !contacts.agent_lost("silent") && contacts.agent_was_lost());
+        let silent = || ConnectionError::new(ConnectionFault::Silent, "silent");
+        assert!(contacts.agent_lost(silent()) && !contacts.agent_lost(silent()) && contacts.agent_was_lost());
         contacts.agent_up(Time(1), AGENT, vec![SERVER], &mut out);
         assert!(contacts.awaits_list(Time(1)) && contacts.may_return(Time(1), SERVER));
         contacts.directory_has(|node| node == SERVER);

@@ -379,7 +379,8 @@ impl Client {
 
     /// Returns the error for operations that fail without an agent.
     pub(super) fn agent_lost(&self) -> TaskError {
-        TaskError::AgentLost { address: self.config.agent.clone(), why: self.contacts.agent_fault().into() }
+        let (address, fault) = (self.config.agent.clone(), self.contacts.agent_fault());
+        TaskError::AgentLost { address, fault, why: self.contacts.why_agent_lost().into() }
     }
 
     /// Prepares to repeat the mapping requests that a lost agent will not answer. Groups whose requests were lost too

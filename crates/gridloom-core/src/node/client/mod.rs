@@ -42,6 +42,7 @@ use contacts::Contacts;
 use directory::Directory;
 use following::{PlannedPlace, UnplacedData};
 use graph::{Availability, DatumState, TaskGraph};
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::limits::HEARTBEAT_NS;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{DatumId, Machine, NodeId, TaskError, TaskId, Time};
@@ -324,7 +325,8 @@ impl Client {
         }
         for (peer, silence_ns) in beat.silent {
             out.push(Effect::Disconnect { peer });
-            self.on_peer_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
+            let why = format!("silent for {:.1} s", ns_to_seconds(silence_ns));
+            self.on_peer_lost(now, peer, (ConnectionFault::Disconnected, &why), out);
         }
     }
 }
@@ -342,8 +344,8 @@ impl Machine for Client {
                 out.push(Effect::SetTimer { timer: ClientTimer::Heartbeat.into(), at: now + HEARTBEAT_NS });
             }
             Input::PeerUp { peer, role, name, address, .. } => self.on_peer_up(now, peer, role, name, address, out),
-            Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
-            Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
+            Input::PeerLost { peer, fault, why } => self.on_peer_lost(now, peer, (fault, &why), out),
+            Input::DialFailed { address, fault, why, .. } => self.on_dial_failed(now, &address, (fault, &why), out),
             Input::Received { from, message } => {
                 if self.contacts.record_received(now, from) {
                     self.on_message(now, from, message, out);

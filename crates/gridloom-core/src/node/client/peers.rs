@@ -8,7 +8,7 @@ use super::Client;
 use super::contacts::QueuedItem;
 use crate::node::message::{DirectoryUpdate, LinkMessage};
 use crate::node::protocol::{Effect, Event, Role};
-use gridloom_base::dial::DISCONNECTED;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, DISCONNECTED};
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::GridView;
 
@@ -32,7 +32,8 @@ impl Client {
             return;
         }
         if address == self.config.agent && self.contacts.agent().is_none() {
-            self.on_agent_lost(now, &format!("'{name}' answers there, which is a server and not an agent"), out);
+            let why = format!("'{name}' answers there, which is a server and not an agent");
+            self.on_agent_lost(now, ConnectionError::new(ConnectionFault::WrongNode, why), out);
         }
         let waited = self.contacts.peer_up(now, peer, role, name, out);
         for other in self.contacts.expected_at(&address, peer) {
@@ -54,10 +55,16 @@ impl Client {
         }
     }
 
-    pub(super) fn on_dial_failed(&mut self, now: Time, address: &str, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn on_dial_failed(
+        &mut self,
+        now: Time,
+        address: &str,
+        (fault, why): (ConnectionFault, &str),
+        out: &mut Vec<Effect>,
+    ) {
         self.contacts.dial_ended(address);
         if address == self.config.agent && self.contacts.agent().is_none() {
-            self.on_agent_lost(now, why, out);
+            self.on_agent_lost(now, ConnectionError::new(fault, why), out);
         }
         for node in self.contacts.lost_at(address, out) {
             self.on_server_lost(now, node, why, out);
@@ -65,11 +72,17 @@ impl Client {
         }
     }
 
-    pub(super) fn on_peer_lost(&mut self, now: Time, peer: NodeId, why: &str, out: &mut Vec<Effect>) {
+    pub(super) fn on_peer_lost(
+        &mut self,
+        now: Time,
+        peer: NodeId,
+        (fault, why): (ConnectionFault, &str),
+        out: &mut Vec<Effect>,
+    ) {
         match self.contacts.peer_lost(now, peer) {
             Some(true) => {
                 self.links.forget_turns();
-                self.on_agent_lost(now, &format!("{DISCONNECTED} ({why})"), out);
+                self.on_agent_lost(now, ConnectionError::new(fault, format!("{DISCONNECTED} ({why})")), out);
                 self.names_agent_lost(now, out);
             }
             Some(false) => self.on_server_lost(now, peer, why, out),
@@ -77,10 +90,11 @@ impl Client {
         }
     }
 
-    fn on_agent_lost(&mut self, now: Time, why: &str, out: &mut Vec<Effect>) {
-        if self.contacts.agent_lost(why) {
+    fn on_agent_lost(&mut self, now: Time, error: ConnectionError, out: &mut Vec<Effect>) {
+        let ConnectionError { fault, why } = error.clone();
+        if self.contacts.agent_lost(error) {
             let address = self.config.agent.clone();
-            out.push(Effect::Emit(Event::AgentLost { address, why: why.into() }));
+            out.push(Effect::Emit(Event::AgentLost { address, fault, why }));
         }
         self.repeat_requests(now, out);
         if !self.contacts.expects_nodes(now) {

@@ -82,7 +82,7 @@ impl Client {
         let (is_running_only, quiet_ns) = (waits.is_empty(), now.since(self.quiet.since));
         let has_agent = self.contacts.agent().is_some();
         if !has_agent {
-            let (agent, why) = (&self.config.agent, self.contacts.agent_fault());
+            let (agent, why) = (&self.config.agent, self.contacts.why_agent_lost());
             waits.push(format!("the agent at {agent} is not connected ({why})"));
         }
         // Calls on connected servers may take long.

@@ -40,6 +40,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use gridloom_base::dial::ConnectionFault;
     use gridloom_base::{DatumId, Dtype, Machine, Meta, Method, NamedDatum, NodeId};
 
     use super::*;
@@ -161,7 +162,11 @@ mod tests {
         let up = || is_up(AGENT, Role::Agent, "");
         assert!(!notifies_agent(&after(&mut server, 1, up())));
         assert!(notifies_agent(&after(&mut server, 1, Input::Command(Command::Drain))));
-        after(&mut server, 2, Input::PeerLost { peer: AGENT, why: "gone".into() });
+        after(
+            &mut server,
+            2,
+            Input::PeerLost { peer: AGENT, fault: ConnectionFault::Disconnected, why: "gone".into() },
+        );
         assert!(notifies_agent(&after(&mut server, 3, up())));
     }
 }

@@ -482,7 +482,7 @@ impl Machine for Server {
                 }
                 self.on_peer_up(now, peer, role, &address, out);
             }
-            Input::PeerLost { peer, why } => self.on_peer_lost(now, peer, &why, out),
+            Input::PeerLost { peer, why, .. } => self.on_peer_lost(now, peer, &why, out),
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
                 if self.members.record_received(now, from) {

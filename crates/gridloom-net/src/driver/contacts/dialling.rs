@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use gridloom_base::address::{NodeAddress, RelayPath};
-use gridloom_base::dial::UNRESOLVED;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, UNRESOLVED};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
@@ -21,7 +21,7 @@ use crate::transport::handshake::{HANDSHAKE_NS_MAX, Handshake};
 use crate::transport::notice::Notice;
 use crate::transport::relay;
 use crate::transport::stream::Stream;
-use crate::transport::tls::TlsStream;
+use crate::transport::tls::{TlsStream, refusal_in};
 
 /// Time for which a candidate is tried alone.
 const HEAD_START_NS: u64 = 300 * MILLISECOND_NS;
@@ -33,7 +33,7 @@ impl Connections {
         self.check_at = self.check_at.min(deadline);
         let (parsed, error) = match address.parse::<NodeAddress>() {
             Ok(parsed) => (parsed, None),
-            Err(error) => (NodeAddress::default(), Some(format!("{UNRESOLVED} ({error})"))),
+            Err(error) => (NodeAddress::default(), Some(unresolved(error))),
         };
         let node = parsed.node();
         let NodeAddress { direct, relayed } = parsed;
@@ -61,7 +61,7 @@ impl Connections {
         // The C library's resolver needs more stack than a thread that only moves bytes.
         let thread = thread::Builder::new().name("resolve".into()).stack_size(STACK_BYTES * 4);
         if let Err(error) = self.inbox.threads.spawn(thread, resolve) {
-            self.attempt_failed(number, error.to_string());
+            self.attempt_failed(number, ConnectionError::new(ConnectionFault::Other, error.to_string()));
         }
     }
 
@@ -70,9 +70,9 @@ impl Connections {
         self.now = now;
         let Some(dial) = self.dials.get_mut(number) else { return };
         let addresses = match addresses {
-            Err(error) => return self.attempt_failed(number, format!("{UNRESOLVED} ({error})")),
+            Err(error) => return self.attempt_failed(number, unresolved(error)),
             Ok(addresses) if addresses.is_empty() && dial.left.is_empty() => {
-                return self.attempt_failed(number, format!("{UNRESOLVED} (it has no address)"));
+                return self.attempt_failed(number, unresolved("it has no address"));
             }
             Ok(addresses) => addresses,
         };
@@ -112,7 +112,8 @@ impl Connections {
             Ok(())
         });
         if let Err(error) = connected {
-            self.attempt_failed(number, error.to_string());
+            let fault = refusal_in(&error).map_or(ConnectionFault::Other, |refusal| refusal.fault);
+            self.attempt_failed(number, ConnectionError::new(fault, error.to_string()));
         }
     }
 
@@ -124,9 +125,9 @@ impl Connections {
     }
 
     /// Ends an attempt that has failed, and tries the next candidate.
-    pub(super) fn attempt_failed(&mut self, number: u64, why: String) {
+    pub(super) fn attempt_failed(&mut self, number: u64, error: ConnectionError) {
         let Some(dial) = self.dials.get_mut(number) else { return };
-        dial.attempt_failed(why);
+        dial.attempt_failed(error);
         self.try_next(number);
     }
 
@@ -135,8 +136,8 @@ impl Connections {
         let next_at = self.now + HEAD_START_NS;
         while let Some(dial) = self.dials.get_mut(number) {
             if dial.has_failed() {
-                let why = dial.why_failed();
-                return self.dial_failed(number, why);
+                let error = dial.why_failed();
+                return self.dial_failed(number, error);
             }
             let deadline = dial.deadline;
             let Some(candidate) = dial.take_next(next_at) else { return };
@@ -192,14 +193,10 @@ impl Connections {
         Ok(())
     }
 
-    pub(super) fn dial_failed(&mut self, number: u64, why: String) {
-        if let Some(dial) = self.dials.end(number) {
+    pub(super) fn dial_failed(&mut self, number: u64, ConnectionError { fault, why }: ConnectionError) {
+        if let Some(Dial { address, .. }) = self.dials.end(number) {
             self.end_attempts(number, None);
-            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed {
-                address: dial.address,
-                why,
-                connected: None,
-            }));
+            self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, fault, why, connected: None }));
         }
     }
 
@@ -228,8 +225,13 @@ impl Connections {
     /// Ends a dial whose node is already connected through another connection.
     pub(super) fn connected_already(&mut self, address: String, peer: NodeId, name: &str) {
         let why = format!("'{name}' answers there, and is connected already");
-        self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, why, connected: Some(peer) }));
+        let (fault, connected) = (ConnectionFault::ConnectedAlready, Some(peer));
+        self.news.push_back(ConnectionUpdate::Input(Input::DialFailed { address, fault, why, connected }));
     }
+}
+
+fn unresolved(why: impl std::fmt::Display) -> ConnectionError {
+    ConnectionError::new(ConnectionFault::Unresolved, format!("{UNRESOLVED} ({why})"))
 }
 
 /// Returns the addresses of some names, HOST:PORT.

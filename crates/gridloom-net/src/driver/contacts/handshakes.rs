@@ -1,6 +1,6 @@
 //! Handshakes: determine the purpose of a connection and what happens to it afterwards.
 
-use gridloom_base::dial::NOT_A_NODE;
+use gridloom_base::dial::{ConnectionError, ConnectionFault, NOT_A_NODE};
 use gridloom_base::{Level, Time};
 use gridloom_channel::Kind;
 use gridloom_core::node::{Input, Role};
@@ -51,7 +51,7 @@ impl Connections {
             Ok(Some((hello, _))) if contact.dial.is_some_and(|dial| self.dials.leads_elsewhere(dial, hello.node)) => {
                 let why = format!("'{}' answers there, but it is a different node", hello.name);
                 if let Some(dial) = self.forget(token).and_then(|contact| contact.dial) {
-                    self.attempt_failed(dial, why);
+                    self.attempt_failed(dial, ConnectionError::new(ConnectionFault::WrongNode, why));
                 }
             }
             Ok(Some((hello, verdict))) if handshake.purpose() == Purpose::Control => {
@@ -72,17 +72,22 @@ impl Connections {
         Ok(None)
     }
 
-    fn decide(&self, hello: &Hello, admits_bulk: impl Fn(&Hello) -> Result<(), String>) -> Result<Verdict, String> {
+    fn decide(
+        &self,
+        hello: &Hello,
+        admits_bulk: impl Fn(&Hello) -> Result<(), String>,
+    ) -> Result<Verdict, ConnectionError> {
+        let refused = |why: &str| ConnectionError::new(ConnectionFault::Refused, why);
         match hello.purpose {
             Purpose::Control if self.is_up(hello.node) => Ok(Verdict::Duplicate),
             Purpose::Control => Ok(Verdict::Welcome),
             Purpose::BulkSend | Purpose::BulkReceive => {
                 let peer = self.peers.get(&hello.node).filter(|peer| peer.pass.is_in(hello));
-                peer.ok_or(NO_PEER)?;
-                admits_bulk(hello).map(|()| Verdict::Welcome)
+                peer.ok_or_else(|| ConnectionError::new(ConnectionFault::Disconnected, NO_PEER))?;
+                admits_bulk(hello).map(|()| Verdict::Welcome).map_err(|why| refused(&why))
             }
-            Purpose::Local => Err("shared memory cannot be passed on this connection".into()),
-            Purpose::Process => Err("this is a grid node, not a process of a deployment".into()),
+            Purpose::Local => Err(refused("shared memory cannot be passed on this connection")),
+            Purpose::Process => Err(refused("this is a grid node, not a process of a deployment")),
         }
     }
 
@@ -92,7 +97,7 @@ impl Connections {
             let Some(more) = self.refusals.admit(now) else { return };
             let mut line = warning("a connection was turned away").why(format!("{error}{more}"));
             // Usually the peer has just disconnected, and keeps dialling until it notices.
-            if matches!(error, HandshakeError::Unacceptable(why) if why == NO_PEER) {
+            if matches!(error, HandshakeError::Unacceptable(error) if error.fault == ConnectionFault::Disconnected) {
                 line.level = Level::Debug;
             }
             return self.turned_away(match contact.channel.stream().get().get().peer_address() {
@@ -106,18 +111,20 @@ impl Connections {
             Some(Role::Client) => "client",
             None => "node",
         };
-        let why = match error {
-            HandshakeError::Malformed(what) => format!("{NOT_A_NODE} ({what})"),
-            HandshakeError::Certificate(_) => error.to_string(),
-            HandshakeError::Refused(_) | HandshakeError::Unacceptable(_) => format!("the {node} there {error}"),
+        let (fault, why) = match error {
+            HandshakeError::Malformed(what) => (ConnectionFault::NotANode, format!("{NOT_A_NODE} ({what})")),
+            HandshakeError::Certificate(refusal) => (refusal.fault, error.to_string()),
+            HandshakeError::Refused(refusal) | HandshakeError::Unacceptable(refusal) => {
+                (refusal.fault, format!("the {node} there {error}"))
+            }
         };
-        self.attempt_failed(number, why);
+        self.attempt_failed(number, ConnectionError { fault, why });
     }
 
     fn established(&mut self, token: usize, mut hello: Hello, session: Session, verdict: Verdict, now: Time) {
         // It may have been revoked since the peer has shown it.
-        if let Err(why) = self.credentials.check_revoked(&session.certificate) {
-            return self.refused(token, Some(hello.role), &HandshakeError::Unacceptable(why), now);
+        if let Err(error) = self.credentials.check_revoked(&session.certificate) {
+            return self.refused(token, Some(hello.role), &HandshakeError::Unacceptable(error), now);
         }
         let number = self.connections.get(&token).and_then(|contact| contact.dial);
         let attempts = number.map_or(0, |number| self.attempts_of(number).len());
@@ -130,7 +137,8 @@ impl Connections {
             // Another attempt of this dial may be the one that the peer has accepted.
             let _ = contact.channel.flush(&mut self.buffers);
             self.forget(token);
-            return self.attempt_failed(number, "another attempt is under way".into());
+            let error = ConnectionError::new(ConnectionFault::Other, "another attempt is under way");
+            return self.attempt_failed(number, error);
         }
         let dialled = number.and_then(|number| self.dials.end(number));
         direct.into_iter().for_each(|address| self.unreachable.remove(&address));

@@ -27,7 +27,7 @@ fn hello(of: &Credentials, purpose: Purpose) -> Hello {
 }
 
 /// Returns an acceptor's answer to a dialler with this certificate.
-fn answer_to(first: &[u8], shown: Result<Option<Certificate>, String>) -> Result<Session, HandshakeError> {
+fn answer_to(first: &[u8], shown: Result<Option<Certificate>, ConnectionError>) -> Result<Session, HandshakeError> {
     let server = credentials();
     let mut acceptor = Handshake::accept(server.clone(), hello(&server, Purpose::Control)).unwrap();
     acceptor.certificate = shown;
@@ -61,12 +61,15 @@ fn the_certificate_decides_who_a_node_is() {
     let first = Handshake::dial(of.clone(), hello(&of, Purpose::Control)).unwrap().1;
     answer_to(&first, Ok(Some(own.clone()))).unwrap();
     let refused = |shown| match answer_to(&first, shown).unwrap_err() {
-        HandshakeError::Unacceptable(why) => why,
+        HandshakeError::Unacceptable(error) => error,
         error => panic!("{error:?}"),
     };
-    assert_eq!(refused(Ok(None)), "it has shown no certificate");
-    assert_eq!(refused(Err("it was revoked".into())), "it was revoked");
-    assert!(refused(Ok(Some(certificate(CertifiedRole::Client, "another")))).contains(OTHER_NODE));
+    let error = |fault, why: &str| ConnectionError::new(fault, why);
+    assert_eq!(refused(Ok(None)), error(ConnectionFault::NoCertificate, "it has shown no certificate"));
+    let revoked = error(ConnectionFault::Revoked, "it was revoked");
+    assert_eq!(refused(Err(revoked.clone())), revoked);
+    let other = refused(Ok(Some(certificate(CertifiedRole::Client, "another"))));
+    assert!(other.fault == ConnectionFault::WrongIdentity && other.why.contains(OTHER_NODE), "{other}");
     let of_server = Hello { role: Role::Server, ..hello(&of, Purpose::Control) };
     let first = Handshake::dial(of.clone(), of_server).unwrap().1;
     let error = answer_to(&first, Ok(Some(own))).unwrap_err().to_string();

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use gridloom_base::address::RelayPath;
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
 
 use super::protocol::{self, ConnectionToken, Reply, Request};
 use crate::identity::Credentials;
 use crate::transport::shared::prepare_blocking;
-use crate::transport::tls::TlsStream;
+use crate::transport::tls::{TlsStream, refusal_in};
 
 /// Connects to a node through a relay. Whatever is sent and received on the socket is sent to and by the node.
 ///
@@ -24,7 +25,9 @@ pub fn connect(path: &RelayPath, credentials: &Credentials, limit: Duration) -> 
             ErrorKind::UnexpectedEof => "it closed the connection".into(),
             _ => error.to_string(),
         };
-        io::Error::new(error.kind(), format!("relay {}: {why}", path.relay))
+        let is_revoked = refusal_in(&error).is_some_and(|refusal| refusal.fault == ConnectionFault::Revoked);
+        let fault = if is_revoked { ConnectionFault::Revoked } else { ConnectionFault::Relay };
+        io::Error::new(error.kind(), ConnectionError::new(fault, format!("relay {}: {why}", path.relay)))
     };
     let connected = open(&path.relay, credentials, until).and_then(|mut stream| {
         let request = Request::connect(&path.target);

@@ -436,7 +436,7 @@ impl Relay {
         let credentials = &self.credentials;
         let gone = self.members.gone(|member| match member.is_silent(now) {
             true => Err("it is silent".into()),
-            false => credentials.check_revoked(&member.certificate),
+            false => credentials.check_revoked(&member.certificate).map_err(|error| error.why),
         });
         let is_revoked = |connection: &Connection| {
             connection.certificates.iter().any(|certificate| credentials.check_revoked(certificate).is_err())

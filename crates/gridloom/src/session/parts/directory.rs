@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use gridloom_base::dial::ConnectionFault;
 use gridloom_base::near::near_names;
 use gridloom_base::{NodeId, TaskError, TaskId};
 use gridloom_core::node::message::{ProgramWaits, ServerStatus, UsagePage, UsageQuery};
@@ -164,10 +165,10 @@ impl Directory {
         }
     }
 
-    /// Returns true if the agent has answered. The loss of the agent is an error unless `may_recover` accepts the reason.
-    pub(crate) fn is_connected(&self, may_recover: impl Fn(&str) -> bool) -> Option<Result<(), Error>> {
+    /// Returns true if the agent has answered. The loss of the agent is an error unless `may_recover` accepts the fault.
+    pub(crate) fn is_connected(&self, may_recover: impl Fn(ConnectionFault) -> bool) -> Option<Result<(), Error>> {
         match &self.agent_lost {
-            Some(TaskError::AgentLost { why, .. }) if may_recover(why) => None,
+            Some(TaskError::AgentLost { fault, .. }) if may_recover(*fault) => None,
             Some(error) => Some(Err(Error::Connect(error.to_string()))),
             None => self.is_known.then_some(Ok(())),
         }

@@ -134,12 +134,12 @@ impl Client {
     }
 
     fn agent_closes(&self, asked: String) -> NameError {
-        let (address, why) = (self.config.agent.clone(), self.contacts.agent_fault().to_string());
+        let (address, why) = (self.config.agent.clone(), self.contacts.why_agent_lost().to_string());
         NameError::AgentDisconnects { address, asked, times: TASK_ATTEMPTS_MAX, why }
     }
 
     pub(super) fn no_agent(&self) -> NameError {
-        NameError::NoAgent { why: self.contacts.agent_fault().to_string() }
+        NameError::NoAgent { why: self.contacts.why_agent_lost().to_string() }
     }
 
     pub(super) fn fail_requests(&mut self, out: &mut Vec<Effect>) {
