@@ -49,6 +49,7 @@ pub fn figures(servers: u32) -> Vec<Figure> {
             slots: 1,
             is_stateless: false,
             memory_bytes: 1 << 30,
+            disk_bytes: 0,
             functions: functions.clone(),
         };
         let node = sim.add_server(*host, spec);

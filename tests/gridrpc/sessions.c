@@ -352,6 +352,29 @@ static void a_time_limit(void) {
     EXPECT(GRPC_TIMEOUT_NP, grpc_get_error(id));
 }
 
+/* The server has one slot. */
+static void calls_start_by_priority(void) {
+    grpc_function_handle_t handles[4];
+    grpc_sessionid_t ids[4];
+    double total_s[4];
+    int const order[4] = {0, 3, 1, 2};
+    BEGIN();
+    for (int i = 0; i < 4; i++) OK(grpc_function_handle_init(&handles[i], suite_server(), "gridrpc/sleep"));
+    OK(grpc_set_priority_np(5));
+    OK(grpc_function_handle_set_priority_np(&handles[1], 1));
+    OK(grpc_function_handle_set_priority_np(&handles[3], -1));
+    for (int i = 0; i < 4; i++) OK(grpc_call_async(&handles[i], &ids[i], 1));
+    OK(grpc_wait_all());
+    for (int i = 0; i < 4; i++) {
+        grpc_session_details_np details;
+        OK(grpc_session_details_get_np(ids[i], &details));
+        total_s[i] = details.total_s;
+    }
+    for (int i = 1; i < 4; i++) CHECK(total_s[order[i]] > total_s[order[i - 1]]);
+    OK(grpc_function_handle_destruct(&handles[0]));
+    EXPECT(GRPC_INVALID_FUNCTION_HANDLE, grpc_function_handle_set_priority_np(&handles[0], 1));
+}
+
 /* The child answers through a pipe, because only the parent checks a case, and is then killed, so that tools which
  * check memory look at the parent only. */
 static void a_child_has_no_session(void) {
@@ -490,6 +513,7 @@ const test_case session_cases[] = {
     {"1.4: calls through a bound handle run on its server", all_of_one_handle_run_on_its_server},
     {"1.4: a process that ends takes its call only", a_process_that_ends_takes_its_call_only},
     {"1.4: a time limit cancels", a_time_limit},
+    {"calls start by priority", calls_start_by_priority},
     {"1.4: a child made by fork has no session, and its parent keeps its own", a_child_has_no_session},
     {"1.4: 100,000 sessions are outstanding", very_many_sessions},
     {"1.4: many sessions are drained by waits for one of them", many_are_drained},

@@ -34,6 +34,8 @@ type Load = (u64, u64, u64, u64, u64);
 
 /// A day, a user, calls with results, failed and cancelled ones, slot time in seconds, and bytes sent and received by servers.
 type DayOfUser = (u32, String, u64, u64, u64, f64, u64, u64);
+/// Bytes by user.
+type Bytes = BTreeMap<String, u64>;
 
 /// A client's session with a grid.
 #[pyclass(frozen, module = "gridloom._gridloom")]
@@ -283,7 +285,7 @@ impl RawGrid {
         last_day: u32,
         user: Option<String>,
         timeout_seconds: f64,
-    ) -> PyResult<(Vec<DayOfUser>, BTreeMap<String, u64>, BTreeMap<String, u64>)> {
+    ) -> PyResult<(Vec<DayOfUser>, Bytes, Bytes)> {
         let grid = self.grid.live(py)?;
         let limit = Duration::from_secs_f64(timeout_seconds);
         let report = interruptible(py, move || grid.usage((first_day, last_day), user, limit))?.or_raise(py)?;

@@ -56,6 +56,7 @@ pub(super) const READS_PER_TURN: u32 = 64;
 pub(super) const READS_PER_LONG: u32 = 16;
 
 /// Updates from the connections to the core.
+#[expect(clippy::large_enum_variant, reason = "most updates are inputs")]
 pub(super) enum ConnectionUpdate {
     /// An input for the state machine.
     Input(Input),

@@ -45,6 +45,7 @@ use crate::transport::{ACKNOWLEDGE_EVERY, CORRUPTED_IN_A_ROW_MAX, Cargo, PARTIAL
 type Lane = for<'a> fn(&'a mut Lanes, &dyn Fn(u64) -> io::Result<OutgoingLane>) -> io::Result<&'a OutgoingLane>;
 
 /// Updates from the streams to the core.
+#[expect(clippy::large_enum_variant, reason = "most updates are inputs")]
 pub(super) enum StreamUpdate {
     /// An input for the state machine.
     Input(Input),

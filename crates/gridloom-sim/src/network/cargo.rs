@@ -26,6 +26,7 @@ impl Cargo {
 
 /// The contents of a control frame.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most parcels are messages")]
 pub(crate) enum Parcel {
     Message {
         message: Message,

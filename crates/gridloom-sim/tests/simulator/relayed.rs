@@ -63,6 +63,7 @@ impl Stage {
             slots: 1,
             is_stateless: false,
             memory_bytes: 1 << 30,
+            disk_bytes: 0,
             functions: functions.clone(),
         };
         let servers = hosts.iter().enumerate().map(|(number, host)| sim.add_server(*host, spec(number))).collect();

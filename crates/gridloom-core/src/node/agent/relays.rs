@@ -65,7 +65,7 @@ impl Relays {
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, BTreeSet<(NodeId, NodeId)>, f64)> {
         let mut pairs: BTreeMap<&str, BTreeSet<(NodeId, NodeId)>> = BTreeMap::new();
         for ((from, to), relay) in &self.paths {
-            let opposite = self.paths.get(&(*to, *from)).is_none().then_some((*to, *from));
+            let opposite = (!self.paths.contains_key(&(*to, *from))).then_some((*to, *from));
             pairs.entry(relay).or_default().extend([(*from, *to)].into_iter().chain(opposite));
         }
         let rate = |relay: &str| self.observed.get(relay).map_or(0.0, |observed| observed.rate);

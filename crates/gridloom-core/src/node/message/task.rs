@@ -9,6 +9,7 @@ use gridloom_base::{DatumId, GroupId, Meta, NodeId, TaskError, TaskId};
 
 /// Messages about tasks and their data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "see `TaskToServer`")]
 pub enum TaskMessage {
     ToServer(TaskToServer),
     ToClient(TaskToClient),
