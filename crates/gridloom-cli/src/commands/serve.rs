@@ -311,6 +311,9 @@ fn system_users(options: &ServerOptions) -> Result<SystemUsers> {
     if options.run_as_user.is_empty() {
         return Ok(run_as.map_or(SystemUsers::Own, SystemUsers::One));
     }
+    if run_as.as_ref().is_some_and(|run_as| run_as.user == 0) {
+        bail!("--run-as root: functions of users do not run as root if --run-as-user is given; name another account");
+    }
     let mut mapping = UserMapping { others: run_as, ..UserMapping::default() };
     for text in &options.run_as_user {
         let option = format!("--run-as-user {text}");

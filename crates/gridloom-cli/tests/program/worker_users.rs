@@ -60,11 +60,8 @@ fn users_of_the_grid_run_functions_as_users_of_the_system() {
         assert_eq!(look(keys, &session_and_server(&open)[0]), Ok(0));
     }
     for (keys, why) in [
-        (&daemon, "'daemon' is a user of the system (number 1, and those of people begin at 1000)"),
-        (
-            &carol,
-            "'carol-system': there is no such user on the machine of the server; its operator can name one with --run-as-user",
-        ),
+        (&daemon, "'daemon' is a system account (UID 1; accounts of people start at 1000)"),
+        (&carol, "its machine has no account 'carol-system'; the operator can assign one with --run-as-user"),
     ] {
         let error = look(keys, "user").unwrap_err();
         assert!(error.contains("refused the call of 'cli/look'") && error.contains(why), "{error}");

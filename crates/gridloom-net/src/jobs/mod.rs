@@ -192,18 +192,22 @@ impl Jobs {
         }
         let code = origin.is_administrator.then(Pattern::of_code);
         let functions = origin.functions.iter().cloned().chain(code).collect();
-        if self.rights.len() >= USERS_MAX {
-            self.rights.clear();
+        if self.rights.len() < USERS_MAX || self.rights.contains_key(origin.user.as_str()) {
+            self.rights.insert(origin.user.as_str().into(), functions);
         }
-        self.rights.insert(origin.user.as_str().into(), functions);
     }
 
     /// Returns the user whom a new worker serves, if it serves one.
     fn worker_user(&self, pending: &Pending) -> Option<WorkerUser> {
         self.config.function_keys.as_ref()?;
         let name = pending.task.options.user.clone().unwrap_or_default();
-        // A function elsewhere calls for a user who has not been here: it may call what everybody may.
-        let functions = self.rights.get(&name).cloned().unwrap_or_else(|| vec![Pattern::all()]);
+        let functions = match self.rights.get(&name) {
+            Some(functions) => functions.clone(),
+            // The table is full, so the rights of this user may have been stated and not kept.
+            None if self.rights.len() >= USERS_MAX => Vec::new(),
+            // A function elsewhere calls for a user who has not been here: permit all functions except `python/*`.
+            None => vec![Pattern::all()],
+        };
         Some(WorkerUser { name, functions, group: pending.run_as.as_ref().map(|run_as| run_as.group) })
     }
 

@@ -12,6 +12,9 @@ use crate::children;
 /// Users with lower numbers belong to the system, not to people (`UID_MIN` of `login.defs`).
 const PEOPLE_BEGIN: u32 = 1000;
 
+/// Exit status of `getent` if there is no such entry.
+const NOT_FOUND: i32 = 2;
+
 /// A user of this system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunAs {
@@ -29,6 +32,8 @@ pub enum SystemUserError {
     Unknown,
     #[error("'getent' cannot be run: {0}")]
     NoTool(String),
+    #[error("'getent' failed ({0}): the directory of accounts does not answer")]
+    NoAnswer(String),
 }
 
 impl RunAs {
@@ -40,6 +45,11 @@ impl RunAs {
         let mut command = Command::new("getent");
         let output = children::output(command.args(["passwd", "--", name]));
         let output = output.map_err(|error| SystemUserError::NoTool(error.to_string()))?;
+        match output.status.code() {
+            Some(0) => {}
+            Some(NOT_FOUND) => return Err(SystemUserError::Unknown),
+            _ => return Err(SystemUserError::NoAnswer(output.status.to_string())),
+        }
         let line = String::from_utf8_lossy(&output.stdout).into_owned();
         let [found, _, user, group, _, home, _] = line.trim_end().split(':').collect::<Vec<_>>()[..] else {
             return Err(SystemUserError::Unknown);
@@ -108,18 +118,19 @@ impl UserMapping {
         let why = match self.same_names.then(|| find(user)) {
             Some(Ok(found)) if found.user >= PEOPLE_BEGIN => return Ok(Arc::new(found)),
             Some(Ok(found)) => {
-                format!(
-                    "'{user}' is a user of the system (number {}, and those of people begin at {PEOPLE_BEGIN})",
-                    found.user
-                )
+                format!("'{user}' is a system account (UID {}; accounts of people start at {PEOPLE_BEGIN})", found.user)
             }
-            Some(Err(error)) => format!("'{user}': {error} on the machine of the server"),
-            None => format!("'{user}' has none"),
+            Some(Err(SystemUserError::Unknown)) => format!("its machine has no account '{user}'"),
+            // The user may have an account, so the one of all others would be wrong.
+            Some(Err(error)) => {
+                return Err(format!("the account of '{user}' cannot be looked up: {error}; try again later"));
+            }
+            None => format!("no account is assigned to '{user}'"),
         };
         self.others.clone().ok_or_else(|| {
             format!(
-                "it runs the functions of each user as a user of the system, and {why}; its operator can name one with \
-                 --run-as-user '{user}=NAME', or one for all others with --run-as"
+                "this server runs the functions of each user under a Unix account of their own, and {why}; the operator can \
+                 assign one with --run-as-user '{user}=ACCOUNT', or a default with --run-as"
             )
         })
     }
@@ -145,12 +156,12 @@ mod tests {
         let of = |mapping: &UserMapping, user: &str| mapping.of(user, find).map(|run_as| run_as.user);
         assert_eq!(of(&mapping, "anna"), Ok(5));
         let why = of(&mapping, "bert").unwrap_err();
-        assert!(why.contains("'bert' has none") && why.contains("--run-as-user 'bert=NAME'"), "{why}");
+        assert!(why.contains("assigned to 'bert'") && why.contains("--run-as-user 'bert=ACCOUNT'"), "{why}");
         mapping.same_names = true;
         assert_eq!((of(&mapping, "anna"), of(&mapping, "bert")), (Ok(5), Ok(1001)));
         let why = of(&mapping, "daemon").unwrap_err();
-        assert!(why.contains("'daemon' is a user of the system (number 1, "), "{why}");
-        assert!(of(&mapping, "carol").unwrap_err().contains("'carol': there is no such user on the machine"));
+        assert!(why.contains("'daemon' is a system account (UID 1; "), "{why}");
+        assert!(of(&mapping, "carol").unwrap_err().contains("its machine has no account 'carol'"));
         mapping.others = Some(Arc::new(system_user("nobody", 65534)));
         assert_eq!(["bert", "daemon", "carol"].map(|user| of(&mapping, user)), [Ok(1001), Ok(65534), Ok(65534)]);
     }

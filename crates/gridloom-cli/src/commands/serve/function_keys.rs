@@ -80,12 +80,15 @@ fn written(
     let path = folder.0.clone();
     let (is_renewed, is_per_user) = (keys.can_renew(), separation == Separation::AllFunctions);
     if is_per_user && !is_renewed && may_open_sessions {
+        let effect = if system_users.are_per_user() { "cannot open sessions" } else { "can act for any user" };
         tracing::warn!(
             target: "gridloom.keys",
-            "functions act for all users, because this server cannot issue keys for each: start it where the authority of the grid is"
+            "functions {effect}, because this server cannot issue keys per user: run it on the machine that has the \
+             authority of the grid"
         );
     }
-    let stored = Stored { keys, common: Vec::new(), of_users: BTreeMap::new(), is_stored: true };
+    let may_act_for_all = !system_users.are_per_user();
+    let stored = Stored { keys, common: Vec::new(), of_users: BTreeMap::new(), is_stored: true, may_act_for_all };
     let folders = Arc::new(KeyFolders { place: path.clone(), stored: Mutex::new(stored) });
     let name = || EscapedBytes::of(&path).to_string();
     match system_users {
@@ -120,6 +123,8 @@ struct Stored {
     of_users: BTreeMap<(Box<str>, Option<u32>), UserKeys>,
     /// False if renewed keys for all users are not in all folders yet.
     is_stored: bool,
+    /// False if functions of one user must not act for others, because each user has a Unix account.
+    may_act_for_all: bool,
 }
 
 /// The keys of the functions of one user.
@@ -140,7 +145,7 @@ impl Stored {
         }
         for ((name, _), user) in &mut self.of_users {
             if now >= user.renewal_due_at {
-                user.store(&self.keys, name, now)?;
+                user.store(&self.keys, name, now, self.may_act_for_all)?;
             }
         }
         Ok(())
@@ -148,11 +153,19 @@ impl Stored {
 }
 
 impl UserKeys {
-    /// Writes new keys. If the server cannot issue any, those for all users.
-    fn store(&mut self, keys: &FunctionKeys, name: &str, now: UnixTime) -> Result<(), KeysError> {
+    /// Writes new keys. If the server cannot issue any, those for all users, or none if functions must not have these.
+    fn store(
+        &mut self,
+        keys: &FunctionKeys,
+        name: &str,
+        now: UnixTime,
+        may_act_for_all: bool,
+    ) -> Result<(), KeysError> {
         let own = keys.for_user(name, &self.functions, now)?;
         let bundle = own.as_ref().unwrap_or(&keys.current);
-        self.folder.store(bundle)?;
+        if own.is_some() || may_act_for_all {
+            self.folder.store(bundle)?;
+        }
         self.renewal_due_at = bundle.issued.certificate.renewal_due_at();
         Ok(())
     }
@@ -189,7 +202,7 @@ impl KeyFolders {
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let readers = group.map_or(Readers::Nobody, Readers::Group);
         if let Some(group) = group {
-            open_to_group(&path, group, 0o750)?;
+            open_to_group(&path, group, 0o750).inspect_err(|_| _ = fs::remove_dir(&path))?;
         }
         Ok(KeysFolder::at(path).readable_by(readers))
     }
@@ -199,12 +212,12 @@ impl FunctionKeyFolders for KeyFolders {
     fn folder_of(&self, user: &WorkerUser) -> io::Result<PathBuf> {
         let described = |error: &dyn Display| format!("the keys of functions for '{}': {error}", user.name);
         let mut stored = self.stored();
-        let Stored { keys, of_users, .. } = &mut *stored;
+        let Stored { keys, of_users, may_act_for_all, .. } = &mut *stored;
         let (key, number, now) = ((user.name.clone(), user.group), of_users.len(), UnixTime::now());
         let known = match of_users.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if number >= USERS_MAX => {
-                let why = format!("there are keys for {USERS_MAX} users, the limit; start the server again");
+                let why = format!("this server has keys for {USERS_MAX} users, which is the limit; restart it");
                 return Err(io::Error::other(described(&why)));
             }
             Entry::Vacant(new) => {
@@ -220,7 +233,8 @@ impl FunctionKeyFolders for KeyFolders {
         };
         if now >= known.renewal_due_at || known.functions != user.functions {
             known.functions.clone_from(&user.functions);
-            known.store(keys, &user.name, now).map_err(|error| io::Error::other(described(&error)))?;
+            let stored = known.store(keys, &user.name, now, *may_act_for_all);
+            stored.map_err(|error| io::Error::other(described(&error)))?;
         }
         Ok(known.folder.path().to_path_buf())
     }

@@ -12,13 +12,17 @@ use crate::node::message::MapRequest;
 use gridloom_base::limits::{SERVERS_MAPPED_ALL_MAX, SERVERS_MAPPED_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
-use gridloom_map::OutlineTask;
+use gridloom_map::{Outline, OutlineTask};
 use gridloom_perf::Size;
+
+/// Number of servers per function that are considered because they have enough memory for its largest task.
+const LARGE_SERVERS_MIN: usize = 16;
 
 /// A server that offers a function.
 #[derive(Clone, Copy, Debug)]
 struct Offer {
     node: NodeId,
+    memory_bytes: u64,
     /// Predicted seconds of one task.
     task_s: f64,
     /// Seconds until it is free.
@@ -34,10 +38,10 @@ impl GridKnowledge<'_> {
         request: &MapRequest,
         servers: Vec<(NodeId, &'b Registered)>,
     ) -> Vec<(NodeId, &'b Registered)> {
-        if servers.len() <= SERVERS_MAPPED_ALL_MAX {
+        let outline = &request.outline;
+        if servers.len() <= SERVERS_MAPPED_ALL_MAX || !is_consistent(outline) {
             return servers;
         }
-        let outline = &request.outline;
         let mut useful: BTreeSet<NodeId> = outline.tasks.iter().filter_map(|task| task.bound_to).collect();
         useful.extend(outline.data.iter().flat_map(|datum| datum.at.iter().copied()));
         useful.extend(request.busy.iter().map(|(node, _)| *node));
@@ -58,8 +62,9 @@ impl GridKnowledge<'_> {
                     largest.map_or(0.0, |size| model.seconds(size, speeds.get(processors).copied()))
                 });
                 let busy_s = ns_to_seconds(self.plans.busy_ns(now, *node, request.group));
-                server.offers(name).then_some(Offer {
+                (server.offers(name) && !server.cannot_run.contains(name)).then_some(Offer {
                     node: *node,
+                    memory_bytes: server.registration.memory_bytes,
                     task_s: *task_s * server.pace,
                     busy_s,
                     slots: server.registration.slots,
@@ -69,19 +74,39 @@ impl GridKnowledge<'_> {
             offers.sort_by(|a, b| (a.busy_s + a.task_s).total_cmp(&(b.busy_s + b.task_s)).then(a.node.cmp(&b.node)));
             offers
         };
-        let offers: Vec<(Vec<Offer>, usize)> =
-            tasks.iter().map(|(function, tasks)| (offers_of((function, tasks)), tasks.len())).collect();
+        let of_function = |(function, tasks): (&u32, &Vec<&OutlineTask>)| {
+            let needed_bytes = tasks.iter().map(|task| bytes_of(outline, task)).max().unwrap_or(0);
+            (offers_of((function, tasks)), tasks.len(), needed_bytes)
+        };
+        let offers: Vec<(Vec<Offer>, usize, u64)> = tasks.iter().map(of_function).collect();
         // The functions compete for the servers.
-        let limit_s: f64 = offers.iter().map(|(offers, tasks)| needed_s(offers, *tasks)).sum();
-        for (offers, _) in &offers {
+        let limit_s: f64 = offers.iter().map(|(offers, tasks, _)| needed_s(offers, *tasks)).sum();
+        for (offers, _, needed_bytes) in &offers {
             let in_time =
                 offers.iter().take(SERVERS_MAPPED_MAX).take_while(|offer| offer.busy_s + offer.task_s <= limit_s);
             useful.extend(in_time.map(|offer| offer.node));
-            // At least one server can run each function.
-            useful.extend(offers.first().map(|offer| offer.node));
+            // The fastest servers may have too little memory for the largest tasks.
+            let large = offers.iter().filter(|offer| offer.memory_bytes >= *needed_bytes).take(LARGE_SERVERS_MIN);
+            useful.extend(large.map(|offer| offer.node));
         }
         servers.into_iter().filter(|(node, _)| useful.contains(node)).collect()
     }
+}
+
+/// Reports whether the tasks name only functions and data of the outline. It comes from a client; mapping reports what is
+/// wrong with it.
+fn is_consistent(outline: &Outline) -> bool {
+    let has_datum = |datum: &u32| (*datum as usize) < outline.data.len();
+    outline.tasks.iter().all(|task| {
+        let mut data = task.inputs.iter().chain(&task.outputs);
+        (task.function as usize) < outline.functions.len() && data.all(has_datum)
+    })
+}
+
+/// Returns the bytes of a task's arguments and results, for which a server needs memory.
+fn bytes_of(outline: &Outline, task: &OutlineTask) -> u64 {
+    let data = task.inputs.iter().chain(&task.outputs).map(|datum| &outline.data[*datum as usize]);
+    data.filter(|datum| datum.name.is_none()).map(|datum| datum.size_bytes).fold(0, u64::saturating_add)
 }
 
 /// Returns the work of a task or its bytes, whichever its function states. It is the same for all tasks of a function.
@@ -115,6 +140,7 @@ mod tests {
     fn offers(all: &[(f64, f64, u32)]) -> Vec<Offer> {
         let offer = |(node, (task_s, busy_s, slots)): (usize, &(f64, f64, u32))| Offer {
             node: NodeId(node as u64),
+            memory_bytes: 0,
             task_s: *task_s,
             busy_s: *busy_s,
             slots: *slots,
@@ -126,7 +152,7 @@ mod tests {
     fn servers_share_the_tasks_and_start_when_they_are_free() {
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-6;
         assert!(is_near(needed_s(&offers(&[(1.0, 0.0, 1)]), 5), 5.0));
-        // In 4 s: four, four in two slots of 2 s, and one after 3 s.
+        // Within 4 s the first server runs 4 tasks, the second 4 (two slots, 2 s each), and the third 1 (free after 3 s).
         assert!(is_near(needed_s(&offers(&[(1.0, 0.0, 1), (2.0, 0.0, 2), (1.0, 3.0, 1)]), 9), 4.0));
         assert_eq!(needed_s(&[], 3), 0.0);
     }

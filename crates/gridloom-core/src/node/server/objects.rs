@@ -19,6 +19,8 @@ struct Object {
     class: String,
     /// Its `_initialize` call.
     made_by: TaskId,
+    /// The user of that call.
+    user: Option<Box<str>>,
 }
 
 impl Objects {
@@ -53,12 +55,17 @@ impl Objects {
         }
         match self.0.get(&object) {
             None if method.is_initialize() && self.0.len() < OBJECTS_MAX => {
-                self.0.insert(object, Object { class: method.class().to_string(), made_by: task.id });
+                let user = task.options.user.clone();
+                self.0.insert(object, Object { class: method.class().to_string(), made_by: task.id, user });
                 Ok(())
             }
             None if method.is_initialize() => Err(refused(format!(
                 "the server has {OBJECTS_MAX} objects, the limit of a server; end some, or add a server"
             ))),
+            // The process of an object serves one user.
+            Some(known) if known.user != task.options.user => {
+                Err(refused("the object belongs to another user, and only calls of its user may use it".into()))
+            }
             Some(known) if known.class == method.class() && !method.is_initialize() => Ok(()),
             Some(known) => Err(refused(format!("the object already exists, with class '{}'", known.class))),
             None => {
