@@ -66,7 +66,7 @@ def run(*words, keys, **options):
 
 
 class Part:
-    """A process that is told what to do by lines, and ends with its input."""
+    """A process that reads commands from stdin, one per line, and exits at end of file."""
 
     def __init__(self, *words, keys, log, **environment):
         environment = {**os.environ, "GRIDLOOM_KEYS": str(keys), **environment}

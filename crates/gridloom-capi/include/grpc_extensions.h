@@ -99,7 +99,7 @@ grpc_error_t grpc_function_handle_set_timeout_np(grpc_function_handle_t *handle,
  * `gridloom calls` shows it. @return GRPC_INVALID_FUNCTION_HANDLE. MT-safe. */
 grpc_error_t grpc_function_handle_set_priority_np(grpc_function_handle_t *handle, int priority);
 /* Sets the priority of all calls that the process makes from now on through handles without a priority of their own, and of
- * the groups of grpc_map.h. Before, it is 0 in a program, and in a function that of the running call. MT-safe. */
+ * the groups of grpc_map.h. Until it is set, the priority is 0 in a program; in a function, it is that of the running call. MT-safe. */
 grpc_error_t grpc_set_priority_np(int priority);
 /* Writes the function's signature, as printed by `gridloom functions`, to `text` as snprintf does. Returns its
  * length. MT-safe. */

@@ -1,4 +1,4 @@
-"""Workers of the users of one grid: what code of one user leaves behind, no call of another one meets."""
+"""Workers of the users of one grid: code left behind by one user's calls never affects another user's calls."""
 
 import os
 import subprocess

@@ -16,7 +16,7 @@ use crate::support::{Grid, Running, admit_user, gridloom, idl, succeeds};
 const COUNT: usize = 150;
 /// Slow connections during all attacks.
 const SLOW: usize = 300;
-/// By which the memory of a process may grow: for the buffers of connections that are open at a time.
+/// Maximum growth of a process's memory: for the buffers of connections that are open at a time.
 const GROWTH_KIB_MAX: u64 = 160 << 10;
 
 fn keys_of(folder: &Path) -> Keys {

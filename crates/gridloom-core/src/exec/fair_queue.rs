@@ -2,7 +2,7 @@
 //! of that user's program, that has had the fewest turns is next. Among the tasks of one program it is the one with the lowest
 //! number. So a user gets no more turns by starting more programs.
 //!
-//! In the turns of a user, the tasks of the highest [`Priority`] are first, whatever their program: only programs that have such tasks
+//! In the turns of a user, the tasks with the lowest [`Priority`] number are first, whatever their program: only programs that have such tasks
 //! take turns then. Turns of users do not depend on priorities, so no user gains on another by them.
 //!
 //! A new program starts with the turns of the program that was served last, so it is served in the current round and gets

@@ -11,7 +11,7 @@
 //! | calls of another user, none separate | no | yes |
 //! | a separate call of another user | no | no |
 //!
-//! **Invariant:** the users of a worker that has run a separate call are one user.
+//! **Invariant:** a worker that has run a separate call serves exactly one user.
 //!
 //! A world calls [`choose`] for each task that it starts, and [`WorkerUse::record`] for the worker that gets it.
 

@@ -36,8 +36,8 @@ pub struct CallOptions {
     /// program: it runs a gang of processes. 0 for one slot, which others may use while it waits.
     #[serde(default)]
     pub gang: u32,
-    /// Orders the calls of one user at a server: lower numbers start first. Nested calls of a program precede its others of the
-    /// same number.
+    /// Orders the calls of one user at a server: lower numbers start first. At equal priority, a program's nested calls
+    /// start before its other calls.
     #[serde(default)]
     pub priority: Priority,
     /// The program that made the outermost call, if this call is nested. When programs take turns, servers count the call

@@ -37,7 +37,7 @@ pub enum SystemUserError {
 }
 
 impl RunAs {
-    /// Looks a user up with the system's tools, so that all its sources of users count.
+    /// Looks up an account with `getent`, which also queries LDAP and other sources.
     ///
     /// # Errors
     /// If there is no user of this name. A number is no name.

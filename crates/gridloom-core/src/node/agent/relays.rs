@@ -1,7 +1,7 @@
 //! Paths of data through relays, which the receivers report, and how fast each relay is.
 //!
-//! All data that pass through a relay share its network interface. A relay is at least as fast as the fastest path through
-//! it, and as all transfers that it carried at one time together.
+//! All data that pass through a relay share its network interface. Its bandwidth is at least that of the fastest path through
+//! it, and at least the total rate of the transfers that it carried at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -45,7 +45,7 @@ impl Relays {
         self.forget_unused();
     }
 
-    /// Records a transfer. It tells how fast a relay is if it passed through one.
+    /// Records a transfer. If it passed through a relay, it updates the relay's observed rate.
     pub(super) fn add_transfer(&mut self, seen: &CompletedTransfer<NodeId>) {
         let Some(relay) = self.paths.get(&(seen.from, seen.to)) else { return };
         let observed = self.observed.entry(relay.clone()).or_default();

@@ -3,7 +3,7 @@
 //! A program may make many more calls than the servers have slots. Calls in the backlog can be cancelled, held back and
 //! overtaken without a message, and a server is chosen only when one is free. As many calls are sent as the servers have
 //! slots, and some more while calls are so short that the network's latency counts. A call that waits for the results of
-//! others occupies no slot. Calls of a higher priority are sent first.
+//! others occupies no slot. Calls with lower priority numbers are sent first.
 //!
 //! A call that prefers certain servers, because it has failed on others or is bound to one, waits for a slot of its own
 //! server, and calls behind it may overtake it.

@@ -186,7 +186,7 @@ class Grid(OfSession):
     def priority(self) -> int | None:
         """The priority of the calls that the session makes from now on, as by `Function.with_priority`; it can be set.
 
-        ``None``, the default, is 0 in a program, and in a function that of the running call. Functions, groups and options may have another.
+        ``None``, the default, is 0 in a program and, in a function, the priority of the running call. Functions, groups and options may have another.
         """
         return self._raw.priority()
 
