@@ -414,7 +414,7 @@ fn code_of_users_who_alternate_on_one_slot_takes_a_start_of_a_worker_each_time()
     // The start of a process takes 2 ms.
     const STARTS: f64 = 10.0 * 0.002;
     let alternating: Vec<usize> = (0..10).map(|call| call % 2).collect();
-    let (work, run) = (0, 3);
+    let (work, run) = (0, 5);
     let usual = seconds_of(1, work, &alternating);
     let separate = seconds_of(1, run, &alternating);
     assert!((separate - usual - STARTS).abs() < 1e-4, "{separate} {usual}");
