@@ -210,4 +210,50 @@ mod tests {
         let plan = planned(&MapRequest { group: GroupId { client: NodeId(10), serial: 1 }, ..known });
         assert_eq!(plan.guesses, [UnmeasuredEstimate::Link { from: NodeId(2), to: NodeId(3) }], "{plan:?}");
     }
+
+    /// Maps a group of that many independent tasks of the function 0, with these inputs each. Returns the job.
+    fn mapped_job(agent: &mut Agent, tasks: usize, function: u32, inputs: Vec<u32>) -> Arc<MapJob> {
+        let client = NodeId(1);
+        let task = OutlineTask { function, work_flops: Some(1e9), bound_to: None, inputs, outputs: vec![] };
+        let request = MapRequest {
+            group: GroupId { client, serial: tasks as u64 },
+            round: 1,
+            outline: Outline { functions: vec!["m/f".into()], tasks: vec![task; tasks], data: vec![] },
+            heuristic: MappingMethod::from("heft"),
+            purpose: Purpose::Run,
+            client_links: Vec::new(),
+            unmeasured: BTreeSet::new(),
+            excluded_servers: Vec::new(),
+            busy: Vec::new(),
+        };
+        let mut out = Vec::new();
+        agent.on_request(Time(0) + 2 * MEASURE_WAIT_NS_MAX, request, &mut out);
+        let map = out.into_iter().find_map(|effect| match effect {
+            Effect::Map { job, .. } => Some(job),
+            _ => None,
+        });
+        map.expect("no other mapping runs")
+    }
+
+    #[test]
+    fn a_large_grid_is_mapped_onto_servers_that_are_fast_enough() {
+        let fast = 20;
+        let large = || {
+            let mut agent = agent();
+            (0..200).for_each(|n| {
+                let seconds = if n < fast { 0.05 } else { 1.0 };
+                register(&mut agent, 2 + n, &format!("s{n}:1"), seconds, seconds);
+            });
+            agent
+        };
+        let servers = |job: &MapJob| job.grid.servers.len();
+        // The fast servers run 100 tasks in the time that a slow one needs for a quarter of one.
+        assert_eq!(servers(&mapped_job(&mut large(), 100, 0, vec![])), fast as usize);
+        assert_eq!(servers(&mapped_job(&mut large(), 1000, 0, vec![])), 200);
+        // What is wrong with an outline is reported by the mapping.
+        for (function, inputs) in [(9, vec![]), (0, vec![9])] {
+            let job = mapped_job(&mut large(), 1, function, inputs);
+            assert!(job.map(Stop::NEVER).is_err());
+        }
+    }
 }
