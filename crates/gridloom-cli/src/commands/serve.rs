@@ -181,9 +181,9 @@ pub struct ServerOptions {
     /// User that runs functions; the server must be started by root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
-    /// User of the system that runs the functions of a user of the grid, whom the certificate names: USER=NAME, or @user for
-    /// the one of the same name. Those of other users are refused, or run as --run-as says; may be repeated
-    #[arg(long, value_name = "USER=NAME")]
+    /// Unix account for the functions of a user of the grid: USER=ACCOUNT, or @user for the account with the user's name. Calls of
+    /// users without an account run under that of --run-as, or are refused without it; may be repeated
+    #[arg(long, value_name = "USER=ACCOUNT")]
     run_as_user: Vec<String>,
     /// Confine functions: they can read the system, the interpreter and the folders of the offered code, write to a
     /// temporary folder, and use no other files, such as keys and stored data
@@ -324,7 +324,7 @@ fn system_users(options: &ServerOptions) -> Result<SystemUsers> {
             continue;
         }
         let Some((user, name)) = text.rsplit_once('=') else {
-            bail!("{option}: expected USER=NAME, a user of the grid and one of the system, or {SAME_NAME}");
+            bail!("{option}: expected USER=ACCOUNT, a user of the grid and a Unix account, or {SAME_NAME}");
         };
         NameKind::User.check(user).map_err(|error| anyhow::anyhow!("{option}: {error}"))?;
         let run_as = found(&option, name)?;

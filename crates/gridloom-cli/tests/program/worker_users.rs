@@ -72,7 +72,7 @@ fn users_of_the_grid_run_functions_as_users_of_the_system() {
     for (option, why) in [
         ("anna=root", "functions of users do not run as root"),
         ("anna=no-such-user", "there is no such user"),
-        ("anna", "expected USER=NAME"),
+        ("anna", "expected USER=ACCOUNT"),
     ] {
         let refused = grid.serve_command("none", &[&idl()], &["--run-as-user", option]);
         let (code, error) = status_and_stderr(refused);

@@ -22,7 +22,7 @@ use crate::graph::Task;
 /// The functions whose workers serve one user each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Separation {
-    /// Those that programs send.
+    /// Functions that programs send.
     #[default]
     SentCode,
     /// All.

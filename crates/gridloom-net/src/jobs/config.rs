@@ -50,7 +50,7 @@ pub struct JobsConfig {
     pub slowdown: f64,
     /// The functions whose workers serve one user each.
     pub separation: Separation,
-    /// What one worker may use.
+    /// Limits of one worker.
     pub limits: WorkerLimits,
     /// Control group that workers join, as the path of its `cgroup.procs` file.
     pub worker_group: Option<PathBuf>,

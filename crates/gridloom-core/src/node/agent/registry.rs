@@ -23,7 +23,7 @@ pub(super) struct Registry {
     servers: BTreeMap<NodeId, Registered>,
     by_name: BTreeMap<String, NodeId>,
     by_host: BTreeMap<String, BTreeSet<NodeId>>,
-    /// By [`Registered::number`].
+    /// The servers by [`Registered::number`], so in the order of their registration.
     by_number: BTreeMap<u64, NodeId>,
     /// The registered functions: signature, and number of servers that offer the function.
     functions: BTreeMap<String, (Signature, u32)>,

@@ -23,7 +23,7 @@ pub(super) struct Relays {
     observed: BTreeMap<String, Observed>,
 }
 
-/// What was observed of a relay.
+/// The transfers that were observed through a relay.
 #[derive(Debug, Default)]
 struct Observed {
     /// The latest transfers through it.
