@@ -135,6 +135,24 @@ impl TestGrid<'_> {
         counted
     }
 
+    /// Waits until the agent knows this number of servers with a copy. A server that is still receiving a copy counts
+    /// its bytes already, and the agent learns of a complete copy by a message.
+    fn until_kept_by(&mut self, name: &str, servers: usize) {
+        for _ in 0..200 {
+            match self.named(NameCommand::Find { name: name.into(), waits: false }) {
+                Ok(CatalogAnswer::Found { named, holders }) => {
+                    self.release(named.datum);
+                    if holders.len() == servers {
+                        return;
+                    }
+                }
+                other => panic!("a find gives {other:?}"),
+            }
+            self.world.next_event(self.client, SECOND_NS / 20);
+        }
+        panic!("the agent does not know {servers} servers with '{name}'");
+    }
+
     fn until_store_has(&mut self, bytes: u64) {
         for _ in 0..200 {
             if self.store_bytes() == bytes {
@@ -310,7 +328,7 @@ fn kept_by_two(world: &mut dyn World) {
     assert!(why.contains("3 replicas were requested, but only 2 servers have room"), "{why}");
     let command = stage.put_command("mesh", false, 2);
     assert_eq!(stage.named(command), Ok(CatalogAnswer::Put));
-    stage.until_store_has(2 * counted);
+    stage.until_kept_by("mesh", 2);
     for (number, lost, next) in [(3, "server-1", "server-3"), (4, "server-2", "server-4")] {
         stage.world.kill(stage.servers[number - 3]);
         let mesh = stage.find("mesh").unwrap();
@@ -326,6 +344,7 @@ fn kept_by_two(world: &mut dyn World) {
         });
         stage.names.retain(|_, known| known != lost);
         stage.names.insert(node, next.into());
+        stage.until_kept_by("mesh", 2);
         stage.until_store_has(2 * counted);
     }
     assert_eq!(stage.named(NameCommand::Delete { name: "mesh".into() }), Ok(CatalogAnswer::Deleted));
