@@ -181,7 +181,7 @@ Define puts(IN string name, IN int n, IN double x[n], OUT int *code, OUT string 
 Define gets(IN string name, IN int n, IN double seconds, OUT double x[n], OUT int *code, OUT string why)
 {
     OmstSetTimeLimit_np(seconds);
-    *code = OmstGetData(name, x, n * sizeof *x);
+    *code = OmstWait(OmstGetData(name, x, n * sizeof *x));
     *why = strdup(*code == 0 ? "" : grpc_last_error_text_np());
 }
 
@@ -236,7 +236,7 @@ Define guards(IN string name, OUT int *code, OUT char around[24])
 "gets 8 bytes into the middle"
 {
     memset(around, 7, 24);
-    *code = OmstGetData(name, around + 8, 8);
+    *code = OmstWait(OmstGetData(name, around + 8, 8));
 }
 """
 
@@ -351,7 +351,7 @@ def test_a_function_that_waits_for_a_name_keeps_no_slot(start, agent, inside):
 
 BESIDE = """#include <omst.h>
 double beside(const char *name);
-double beside(const char *name) { double x = 0; return OmstGetData(name, &x, sizeof x) == 0 ? x : -1; }
+double beside(const char *name) { double x = 0; return OmstWait(OmstGetData(name, &x, sizeof x)) == 0 ? x : -1; }
 """
 
 
@@ -385,13 +385,13 @@ def test_libraries_of_functions_get_shared_data(tmp_path, start, agent):
     (tmp_path / "cpp.idl").write_text(
         "Module cpp;\nGlobals {\n#include <omst.h>\n#include <vector>\n}\n"
         'Define cpp(IN string name, OUT double *x) Language "C++"\n'
-        "{ std::vector<double> y(1); *x = OmstGetData(name, y.data(), 8) == 0 ? y[0] : -1; }\n"
+        "{ std::vector<double> y(1); *x = OmstWait(OmstGetData(name, y.data(), 8)) == 0 ? y[0] : -1; }\n"
     )
     files = [tmp_path / "libraries.idl", tmp_path / "objects.idl"]
     functions = ["libraries/linked", "objects/apart"]
     (tmp_path / "classes.idl").write_text(
         "Module classes;\nDefClass keeps {\n  DefState { double x; }\n"
-        '  DefMethod get(IN string name, OUT double *got) { if (OmstGetData(name, &x, sizeof x) != 0) x = -1; *got = x; }\n}\n'
+        '  DefMethod get(IN string name, OUT double *got) { if (OmstWait(OmstGetData(name, &x, sizeof x)) != 0) x = -1; *got = x; }\n}\n'
     )
     files.append(tmp_path / "classes.idl")
     if shutil.which("c++") is not None:

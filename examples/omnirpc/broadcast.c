@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
         char name[32];
         double one = 0;
         snprintf(name, sizeof name, "sum %d", i);
-        if (OmstGetData(name, &one, sizeof one) != 0) return 1;
+        if (OmstWait(OmstGetData(name, &one, sizeof one)) != 0) return 1;
         /* Names outlive the program. */
         grpc_shared_delete_np(name);
         sum += one;

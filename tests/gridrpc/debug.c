@@ -137,7 +137,7 @@ static void writes_that_are_said_are_not_told(void) {
 
 /* Memory of less than a page, and pages that other data share, are filled only. */
 static void pages_with_other_data_are_left_alone(void) {
-    double small[SMALL];
+    static double small[SMALL];
     double before = 0, first = 0, last = 0, after = 0;
     BUFFERS();
     suite_fill(small, SMALL, 1);

@@ -62,8 +62,8 @@ static void a_size_that_differs(void) {
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, 2 * sizeof *place, 0));
     CHECK(strstr(grpc_last_error_text_np(), "'three' has 12 bytes, and the memory for it 8") != NULL);
     EXPECT(GRPC_SIZE_DIFFERS_NP, grpc_shared_get_np("three", place, sizeof place, 0));
-    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 0));
-    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstGetData("three", place, 11));
+    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstWait(OmstGetData("three", place, 0)));
+    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstWait(OmstGetData("three", place, 11)));
     for (int i = 0; i < 4; i++) EQUAL(7, place[i]);
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_get_np("three", NULL, sizeof three, 0));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_put_np("null", NULL, 4, 0));
@@ -89,7 +89,7 @@ static void what_is_no_name(void) {
         EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_wait_np(wrong[i], GRPC_FOR_EVER_NP));
         EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_place_np(wrong[i], NULL));
         EXPECT(GRPC_INVALID_NAME_NP, grpc_shared_delete_np(wrong[i]));
-        EQUAL(-GRPC_INVALID_NAME_NP, OmstGetData(wrong[i], &exists, 4));
+        EQUAL(-GRPC_INVALID_NAME_NP, OmstWait(OmstGetData(wrong[i], &exists, 4)));
         /* The wait reports what the grid refuses. */
         request = OmstPutData(wrong[i], "", 1, OMST_POINT2POINT);
         EQUAL(-GRPC_INVALID_NAME_NP, request == NULL ? -grpc_last_error_get_np() : OmstWait(request));
@@ -112,6 +112,23 @@ static void versions(void) {
     EQUAL(2, got);
 }
 
+/* Figure 4 of the paper on OmniStorage: a get is waited for, as a put is. */
+static void gets_are_requests(void) {
+    OmstRequest req;
+    double value = 1.5, got = 0;
+    BEGIN();
+    req = OmstPutData("mydat", &value, sizeof value, OMST_BROADCAST);
+    EQUAL(0, OmstWait(req));
+    req = OmstGetData("mydat", &got, sizeof got);
+    EQUAL(0, OmstWait(req));
+    EQUAL(1.5, got);
+    /* It has ended, and may be waited for again. */
+    EQUAL(0, OmstWait(req));
+    req = OmstGetData("mydat", &got, 1);
+    CHECK(req != NULL);
+    EQUAL(-GRPC_SIZE_DIFFERS_NP, OmstWait(req));
+}
+
 static void names_that_nobody_puts(void) {
     int got = 0;
     BEGIN();
@@ -124,7 +141,7 @@ static void names_that_nobody_puts(void) {
     EXPECT(GRPC_NAME_NOT_FOUND_NP, grpc_shared_place_np("nowhere", NULL));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_shared_wait_np("nowhere", 0.0 / (got * 1.0)));
     EQUAL(0, OmstSetTimeLimit_np(0.05));
-    EQUAL(-GRPC_NAME_NOT_FOUND_NP, OmstGetData("nowhere", &got, sizeof got));
+    EQUAL(-GRPC_NAME_NOT_FOUND_NP, OmstWait(OmstGetData("nowhere", &got, sizeof got)));
     EQUAL(-GRPC_OTHER_ERROR_CODE, OmstSetTimeLimit_np(0.0 / (got * 1.0)));
     EQUAL(0, OmstSetTimeLimit_np(GRPC_FOR_EVER_NP));
 }
@@ -226,7 +243,7 @@ static void without_a_session(void) {
     CHECK(OmstPutData("x", "", 1, OMST_BROADCAST) == NULL);
     EXPECT(GRPC_NOT_INITIALIZED, grpc_last_error_get_np());
     EQUAL(-GRPC_NOT_INITIALIZED, OmstWait(NULL));
-    EQUAL(-GRPC_NOT_INITIALIZED, OmstGetData("x", &got, 1));
+    EQUAL(-GRPC_NOT_INITIALIZED, OmstWait(OmstGetData("x", &got, 1)));
     EQUAL(OMRPC_ERROR, OmniRpcCall("gridrpc/add", 1, &got));
     CHECK(OmniRpcCallAsync("gridrpc/add", 1, &got) == NULL);
     EQUAL(OMRPC_ERROR, OmniRpcWait(NULL));
@@ -254,7 +271,7 @@ static void begun_puts(void) {
     for (int i = PUTS; i-- > 0;) EQUAL(0, OmstWait(requests[i]));
     for (int i = 0; i < PUTS; i++) {
         snprintf(name, sizeof name, "part %d", i);
-        EQUAL(0, OmstGetData(name, y, 100000 * sizeof *y));
+        EQUAL(0, OmstWait(OmstGetData(name, y, 100000 * sizeof *y)));
         EQUAL(i, y[0]);
         EQUAL(99999 + i, y[99999]);
     }
@@ -462,6 +479,7 @@ const test_case shared_cases[] = {
     {"shared: a size that differs is an error, and nothing is written", a_size_that_differs},
     {"shared: what is no name", what_is_no_name},
     {"shared: a name that exists, and its next version", versions},
+    {"shared: gets are requests", gets_are_requests},
     {"shared: names that nobody puts", names_that_nobody_puts},
     {"shared: copies on servers", copies_on_servers},
     {"shared: with other users", sharing_with_users},

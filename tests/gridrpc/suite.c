@@ -89,7 +89,7 @@ static int run(const test_case *one, int number) {
 int main(int argc, char **argv) {
     const test_case *groups[] = {ogf_cases, session_cases, argument_cases, error_cases, stack_cases, thread_cases,
                                  kind_cases, ninfg_cases,  object_cases,  remote_cases,   shared_cases, data_cases,  placed_cases, map_cases,
-                                 block_cases, plan_cases, heuristic_cases, graph_cases, debug_cases,   random_cases};
+                                 block_cases, local_cases, plan_cases, heuristic_cases, graph_cases, debug_cases,   random_cases};
     int count = 0, failures = 0;
     if (argc < 3) {
         fprintf(stderr, "usage: suite CONFIGURATION SERVER [WORDS]\n");

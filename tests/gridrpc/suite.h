@@ -14,7 +14,7 @@ typedef struct test_case {
 
 /* Each file's cases end with {NULL, NULL}. */
 extern const test_case ogf_cases[], session_cases[], argument_cases[], error_cases[], stack_cases[], thread_cases[],
-    kind_cases[], ninfg_cases[], object_cases[], remote_cases[], shared_cases[], data_cases[], placed_cases[], map_cases[], block_cases[], plan_cases[], heuristic_cases[], graph_cases[], debug_cases[],
+    kind_cases[], ninfg_cases[], object_cases[], remote_cases[], shared_cases[], data_cases[], placed_cases[], map_cases[], block_cases[], local_cases[], plan_cases[], heuristic_cases[], graph_cases[], debug_cases[],
     random_cases[];
 
 /* Skips the current case, for this reason. */

@@ -15,7 +15,9 @@
  *
  * Dependencies follow from the memory that is passed to calls: a call that reads a buffer, or part of it, depends on
  * the last previous call that wrote there. Sizes follow from scalars. So within the block
- * - calls, their order and their scalars must not depend on results of the block;
+ * - calls, their order and their scalars should not depend on results of the block. If they do, the results are right
+ *   all the same, but the plan was made for other calls, which grpc_map_error_np reports. A loop that ends by a result
+ *   does not end while calls are discovered (a warning names it): put the block inside the loop;
  * - code that computes from buffers, or changes anything that a second run would see, must be in grpc_local() { ...
  *   }, which is skipped when calls are discovered;
  * - handles may be made and destructed, sessions waited for, blocks nested: an inner grpc_map joins the outer one.
@@ -23,15 +25,22 @@
  *   ... } or outside, and grpc_finalize is refused.
  *
  * Content of a buffer. After the block: everything last written in it, unless grpc_stays_remote specifies otherwise.
- * Within the block: what the program wrote, and the results requested with grpc_fetch or grpc_local_reads. Any other
- * buffer has undefined content; with `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the
- * environment, it is filled with the byte 0xFB (doubles of about -1e289), so that a read of it is noticeable, and its
- * whole pages are closed: each read of them is reported (on standard error, by grpc_map_error_np, in the report) and
- * then gets the value.
+ * Within the block: what the program wrote, the results requested with grpc_fetch or grpc_local_reads, and the results
+ * of calls that have been waited for if they are scalars or local variables. In grpc_local also all other results of
+ * calls that have been waited for: one of 64 KiB or more in memory of its own pages (variables of the program, large
+ * allocations of malloc) is fetched when the program or a system call first uses it, others before. This is right
+ * without any declaration, but grpc_local_reads is faster: the plan then sends the result in time. Elsewhere in the
+ * block, any other buffer has undefined content.
+ *
+ * With `debug = true` in the configuration's [map], or GRIDLOOM_GRPC_DEBUG=1 in the environment, grpc_local fetches only
+ * what is declared. Any other result's buffer is filled with the byte 0xFB (doubles of about -1e289), so that a read of
+ * it is noticeable, and its whole pages are closed: each read of them is reported (on standard error, by
+ * grpc_map_error_np, in the report) and then gets the value. So are arguments at another address than when the calls
+ * were discovered.
  *
  * Memory that a call of the block reads or writes must stay allocated until the block ends, because results are
- * written then. Before a buffer ends earlier (a variable of a function that the block calls, or memory that is
- * freed), give it up with grpc_forget_np.
+ * written then. A variable of a function that the block calls needs to exist only until the call has been waited for.
+ * Before any other buffer ends earlier, give it up with grpc_forget_np.
  *
  * Calls have the same meaning as elsewhere: grpc_call returns when the call has ended on its server, with its error.
  * To let servers run ahead, use grpc_call_async; a call may read the result of an earlier one without a wait between
@@ -42,7 +51,8 @@
  * function. However it is left, when calls are discovered it is run again from its beginning: nothing is skipped
  * except the exit itself. `return` and `goto` then jump back, so that, in C++, the returned value is constructed
  * twice. exit() and C++ exceptions (of C++17; with earlier versions, none may leave the block) leave for good:
- * running calls end by themselves, and no results are written. longjmp() must not leave it.
+ * running calls end by themselves, and no results are written. longjmp() must not leave it: the next calls notice that
+ * the block's frame has gone, grpc_map_error_np() reports it, and no results are written.
  *
  * Errors. If a server is lost, the required parts of its work are mapped and run again; the program does not notice,
  * unless the calls are bound to that server. If a call fails, it and the calls that need its results return their
@@ -88,7 +98,8 @@ extern "C" {
 #define grpc_local(...) GRPC_LOCAL_(GRPC_JOIN_(grpc_local_, __LINE__), __VA_ARGS__)
 
 /* Fetches the current values of these buffers to the client, as grpc_fetch does for each pointer; the plan takes it
- * into account. Used in the parentheses of grpc_local, or as a statement before it.
+ * into account, so that they arrive earlier than without it. Used in the parentheses of grpc_local, or as a statement
+ * before it.
  * @return The first error of grpc_fetch. */
 #define grpc_local_reads(...) grpc_fetch_all_np(GRPC_POINTERS_(__VA_ARGS__))
 

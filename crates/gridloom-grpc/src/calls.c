@@ -3,10 +3,13 @@
  * Compiled with -fexceptions: a simulated process that continues after its end is unwound through these frames. */
 #include "calls.h"
 
+int gridloom_map_next(grpc_mapped_np *mapped) { return gridloom_grpc_map_next(mapped, GRIDLOOM_POINTER()); }
+
 grpc_error_t gridloom_variadic_grpc_call(grpc_function_handle_t *handle, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_error_t error = gridloom_grpc_open(handle, &call);
     if (error != GRPC_NO_ERROR) return error;
     va_start(arguments, handle);
@@ -19,6 +22,7 @@ grpc_error_t gridloom_variadic_grpc_call_async(grpc_function_handle_t *handle, g
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
     grpc_error_t error = gridloom_grpc_open(handle, &call);
     if (error != GRPC_NO_ERROR) return error;
@@ -32,6 +36,7 @@ grpc_error_t gridloom_variadic_mynetsl(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_error_t error = gridloom_grpc_open_named(function, &call);
     if (error != GRPC_NO_ERROR) return error;
     va_start(arguments, function);
@@ -44,6 +49,7 @@ grpc_sessionid_t gridloom_variadic_mynetslnb(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_sessionid_t id = GRPC_SESSIONID_VOID;
     grpc_error_t error = gridloom_grpc_open_named(function, &call);
     if (error != GRPC_NO_ERROR) return -error;
@@ -58,6 +64,7 @@ grpc_error_t gridloom_variadic_grpc_invoke_np(grpc_object_handle_t_np *handle, c
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
     if (error != GRPC_NO_ERROR) return error;
     va_start(arguments, method);
@@ -71,6 +78,7 @@ grpc_error_t gridloom_variadic_grpc_invoke_async_np(grpc_object_handle_t_np *han
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     if (session_id != NULL) *session_id = GRPC_SESSIONID_VOID;
     grpc_error_t error = gridloom_grpc_open_method(handle, method, &call);
     if (error != GRPC_NO_ERROR) return error;
@@ -84,6 +92,7 @@ int gridloom_variadic_netsl(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_error_t error = gridloom_grpc_open_named(function, &call);
     if (error != GRPC_NO_ERROR) return -error;
     READ(function);
@@ -94,6 +103,7 @@ int gridloom_variadic_netslnb(const char *function, ...) {
     gridloom_open_call call;
     gridloom_slot slots[GRIDLOOM_ARGUMENTS_MAX];
     va_list arguments;
+    gridloom_grpc_enter(GRIDLOOM_POINTER());
     grpc_sessionid_t id = GRPC_SESSIONID_VOID;
     grpc_error_t error = gridloom_grpc_open_named(function, &call);
     if (error != GRPC_NO_ERROR) return -error;

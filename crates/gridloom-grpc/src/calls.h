@@ -8,6 +8,7 @@
 
 #include <complex.h>
 #include <grpc.h>
+#include <grpc_map.h>
 #include <stdarg.h>
 
 /* How an argument is passed. The numbers are those of `Read` in handles.rs. */
@@ -45,6 +46,16 @@ typedef struct gridloom_open_call {
     size_t count;
     void *own;
 } gridloom_open_call;
+
+/* The stack pointer of the function that calls the current one. */
+#define GRIDLOOM_POINTER() __builtin_dwarf_cfa()
+
+/* Leaves a block of grpc_map that the program has left by longjmp. */
+void gridloom_grpc_enter(const void *pointer);
+/* Begins the next phase of a block that is in the function with this stack pointer. */
+int gridloom_grpc_map_next(grpc_mapped_np *mapped, const void *pointer);
+/* grpc_map_next_np. */
+int gridloom_map_next(grpc_mapped_np *mapped);
 
 grpc_error_t gridloom_grpc_open(grpc_function_handle_t *handle, gridloom_open_call *call);
 /* Opens a call of a function by its name, without a handle. */

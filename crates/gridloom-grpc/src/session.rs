@@ -127,6 +127,14 @@ impl Session {
         self.canceller.cancel();
     }
 
+    /// Returns the call of a group that it stands for.
+    pub(crate) fn group_call(&self) -> Option<&Arc<GroupCall>> {
+        match &self.canceller {
+            Canceller::Grouped(limited) => Some(limited),
+            Canceller::Plain(_) => None,
+        }
+    }
+
     /// Cancels it because its time limit is exceeded, and ends it with that error.
     pub(crate) fn expire(&self) {
         if let Canceller::Grouped(limited) = &self.canceller {

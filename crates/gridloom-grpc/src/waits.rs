@@ -71,7 +71,11 @@ impl Library {
     pub(crate) fn settle(&self, session: &Session) -> Record {
         // SAFETY: memory that the program described is as described until the program removes the description, as the
         // header requires.
-        session.write_results(&unsafe { self.places() }, &self.staying)
+        let record = session.write_results(&unsafe { self.places() }, &self.staying);
+        if let Some(limited) = session.group_call() {
+            super::map::write_results_of(limited);
+        }
+        record
     }
 
     /// Waits for a session and collects it.

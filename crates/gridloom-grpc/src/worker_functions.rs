@@ -40,7 +40,7 @@ pub struct WorkerFunctions {
     pub shared_delete: unsafe extern "C-unwind" fn(*const c_char) -> c_int,
     pub omst_put: unsafe extern "C-unwind" fn(*const c_char, *const c_void, usize, c_int) -> *mut c_void,
     pub omst_wait: extern "C-unwind" fn(*mut c_void) -> c_int,
-    pub omst_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize) -> c_int,
+    pub omst_get: unsafe extern "C-unwind" fn(*const c_char, *mut c_void, usize) -> *mut c_void,
     pub omst_limit: extern "C-unwind" fn(f64) -> c_int,
     pub shared_get_part: unsafe extern "C-unwind" fn(*const c_char, usize, *mut c_void, usize, f64) -> c_int,
     pub shared_begin_put:

@@ -2,7 +2,7 @@
  * inline bodies of interface descriptions have it without an #include. Link with libgridloom.
  *
  *   OmstWait(OmstPutData("mydat", data, sizeof data, OMST_BROADCAST));      the program, once
- *   OmstGetData("mydat", data, sizeof data);                                each function that it calls
+ *   OmstWait(OmstGetData("mydat", data, sizeof data));                      each function that it calls
  *
  * The functions of grpc_shared.h do the same with time limits and sizes, and may be mixed with these. Names, hints and the order of
  * arguments are those of the paper (Nakajima and others, Euro-Par 2008). Its sources were not available, so conformance is not claimed.
@@ -44,7 +44,7 @@ extern "C" {
 /* ---- Putting and getting
  * -------------------------------------------------------------------------------------------------- */
 
-/* A put in progress; NULL is none. */
+/* A put in progress, or a get that has ended; NULL is none. */
 typedef void *OmstRequest;
 
 /* Starts to put bytes under a name. If the name exists, OmstWait returns the error.
@@ -57,10 +57,12 @@ OmstRequest OmstPutData(const char *id, const void *data, size_t size, int hint)
  *         waited for. MT-safe. */
 int OmstWait(OmstRequest request);
 
-/* Gets the data of that name. Waits until they have been put, up to the limit of OmstSetTimeLimit_np.
+/* Gets the data of that name. Waits until they have been put, up to the limit of OmstSetTimeLimit_np; they are there when it
+ * returns.
  * @param size  The exact number of bytes that were put.
- * @return 0; -GRPC_SIZE_DIFFERS_NP, and nothing is written; -GRPC_NAME_NOT_FOUND_NP, if the name is not put in time. MT-safe. */
-int OmstGetData(const char *id, void *data, size_t size);
+ * @return A request, never NULL, for which OmstWait returns 0; -GRPC_SIZE_DIFFERS_NP, and nothing is written; or
+ *         -GRPC_NAME_NOT_FOUND_NP, if the name is not put in time. Nothing is left of it if it is not waited for. MT-safe. */
+OmstRequest OmstGetData(const char *id, void *data, size_t size);
 
 /* Sets how long OmstGetData waits in this process from now on; our own. The default is GRPC_FOR_EVER_NP; in a function it applies
  * per worker process.

@@ -18,7 +18,7 @@ struct gridloom_functions_np {
     grpc_error_t (*shared_delete)(const char *);
     OmstRequest (*omst_put)(const char *, const void *, size_t, int);
     int (*omst_wait)(OmstRequest);
-    int (*omst_get)(const char *, void *, size_t);
+    OmstRequest (*omst_get)(const char *, void *, size_t);
     int (*omst_limit)(double);
     grpc_error_t (*shared_get_part)(const char *, size_t, void *, size_t, double);
     grpc_error_t (*shared_begin_put)(grpc_shared_request_np *, const char *, const void *, size_t, int, int);
@@ -96,8 +96,8 @@ GRIDLOOM_WEAK_ OmstRequest OmstPutData(const char *id, const void *data, size_t 
     GRIDLOOM_WORKER_(omst_put, (id, data, size, hint), NULL);
 }
 GRIDLOOM_WEAK_ int OmstWait(OmstRequest request) { GRIDLOOM_WORKER_(omst_wait, (request), -GRPC_NOT_INITIALIZED); }
-GRIDLOOM_WEAK_ int OmstGetData(const char *id, void *data, size_t size) {
-    GRIDLOOM_WORKER_(omst_get, (id, data, size), -GRPC_NOT_INITIALIZED);
+GRIDLOOM_WEAK_ OmstRequest OmstGetData(const char *id, void *data, size_t size) {
+    GRIDLOOM_WORKER_(omst_get, (id, data, size), (OmstRequest)~(size_t)GRPC_NOT_INITIALIZED);
 }
 GRIDLOOM_WEAK_ int OmstSetTimeLimit_np(double seconds) { GRIDLOOM_WORKER_(omst_limit, (seconds), -GRPC_NOT_INITIALIZED); }
 

@@ -184,7 +184,7 @@ def test_python_functions_that_do_not_declare_what_they_share_are_reported(platf
 
 
 def test_functions_that_do_not_declare_what_they_share_are_reported(platform, tmp_path, capfd):
-    body = '{ double x; OmstGetData("mesh", &x, sizeof x); }'
+    body = '{ double x; OmstWait(OmstGetData("mesh", &x, sizeof x)); }'
     (tmp_path / "quiet.idl").write_text(f"Define quiet(IN int i) {body}\nDefine told(IN int i) Gets(\"mesh\", 8) {body}\n")
     with gl.simulate(platform, functions=[tmp_path / "quiet.idl"]):
         pass

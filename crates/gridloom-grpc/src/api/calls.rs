@@ -120,6 +120,12 @@ unsafe fn open(call: *mut OpenCall, found: Call) {
 
 /// See `calls.h`.
 #[unsafe(no_mangle)]
+pub extern "C-unwind" fn gridloom_grpc_enter(pointer: *const c_void) {
+    map::leave_if_gone(pointer.addr());
+}
+
+/// See `calls.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn gridloom_grpc_open(handle: *mut CFunctionHandle, call: *mut OpenCall) -> c_int {
     run(|| {
         // SAFETY: memory of the program, as the header requires; `calls.c` provides memory for the call.
@@ -264,6 +270,7 @@ macro_rules! variadic {
 }
 
 variadic! {
+    grpc_map_next_np => gridloom_map_next, "grpc_map.h";
     grpc_call => gridloom_variadic_grpc_call, "grpc.h";
     grpc_call_async => gridloom_variadic_grpc_call_async, "grpc.h";
     mynetsl => gridloom_variadic_mynetsl, "grpc_remote.h";

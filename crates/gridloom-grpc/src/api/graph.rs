@@ -8,7 +8,7 @@ use super::super::code::{Failed, Outcome, run};
 use super::super::library::{Library, library};
 use super::super::map::{self, BlockKind};
 use super::super::memory;
-use super::map::{CMapped, begin, optional};
+use super::map::{CMapped, begin, optional, place};
 use super::plan::return_text;
 
 /// See `grpc_graph.h`.
@@ -16,14 +16,14 @@ use super::plan::return_text;
 pub unsafe extern "C-unwind" fn grpc_describe_begin_np(
     mapped: *mut CMapped,
     name: *const c_char,
-    _file: *const c_char,
-    _line: c_int,
+    file: *const c_char,
+    line: c_int,
 ) {
     // SAFETY: C strings, and memory of the macro's own variable, as the header requires.
     unsafe {
         begin(mapped, true, || {
             let name = memory::text(name, "the name of the graph")?;
-            map::begin_block(None, BlockKind::Described(name.to_string()))
+            map::begin_block(None, BlockKind::Described(name.to_string()), place(file, line))
         });
     }
 }
@@ -34,14 +34,14 @@ pub unsafe extern "C-unwind" fn grpc_follow_begin_np(
     mapped: *mut CMapped,
     name: *const c_char,
     heuristic: *const c_char,
-    _file: *const c_char,
-    _line: c_int,
+    file: *const c_char,
+    line: c_int,
 ) {
     // SAFETY: as above.
     unsafe {
         begin(mapped, false, || {
             let name = memory::text(name, "the name of the graph")?;
-            map::begin_following(name, optional(heuristic, "the heuristic")?)
+            map::begin_following(name, optional(heuristic, "the heuristic")?, place(file, line))
         });
     }
 }

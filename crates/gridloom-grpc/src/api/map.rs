@@ -28,11 +28,27 @@ const CANNOT_GO_BACK: c_int = 2;
 pub unsafe extern "C-unwind" fn grpc_map_begin_np(
     mapped: *mut CMapped,
     heuristic: *const c_char,
-    _file: *const c_char,
-    _line: c_int,
+    file: *const c_char,
+    line: c_int,
 ) {
-    // SAFETY: a C string or null, and memory of the macro's own variable, as the header requires.
-    unsafe { begin(mapped, false, || map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Called)) };
+    // SAFETY: C strings or null, and memory of the macro's own variable, as the header requires.
+    unsafe {
+        begin(mapped, false, || {
+            map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Called, place(file, line))
+        });
+    }
+}
+
+/// Returns file and line of a block.
+///
+/// # Safety
+/// Null, or a C string.
+pub(super) unsafe fn place(file: *const c_char, line: c_int) -> String {
+    // SAFETY: promised by the caller.
+    match unsafe { optional(file, "the file") } {
+        Ok(Some(file)) => format!("{file}:{line}"),
+        _ => format!("line {line}"),
+    }
 }
 
 /// See `grpc_plan.h`.
@@ -40,11 +56,15 @@ pub unsafe extern "C-unwind" fn grpc_map_begin_np(
 pub unsafe extern "C-unwind" fn grpc_plan_begin_np(
     mapped: *mut CMapped,
     heuristic: *const c_char,
-    _file: *const c_char,
-    _line: c_int,
+    file: *const c_char,
+    line: c_int,
 ) {
     // SAFETY: as above.
-    unsafe { begin(mapped, true, || map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Planned)) };
+    unsafe {
+        begin(mapped, true, || {
+            map::begin_block(optional(heuristic, "the heuristic")?, BlockKind::Planned, place(file, line))
+        });
+    }
 }
 
 /// Returns a string that may be left out.
@@ -88,11 +108,14 @@ fn run_between_phases(step: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     if code == GRPC_NO_ERROR { outcome } else { Err(Failed::other("an error of the library itself in grpc_map")) }
 }
 
-/// See `grpc_map.h`.
+/// See `calls.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn grpc_map_next_np(mapped: *mut CMapped) -> c_int {
+pub unsafe extern "C-unwind" fn gridloom_grpc_map_next(mapped: *mut CMapped, pointer: *const c_void) -> c_int {
     // SAFETY: memory of the macro's own variable, which only its thread uses.
     let (number, phase) = unsafe { ((*mapped).number, (*mapped).phase) };
+    if number != 0 && phase == 0 {
+        map::set_frame(mapped.expose_provenance(), number, pointer.addr());
+    }
     let mut next = match (number, phase) {
         // The block joins another one, or cannot be mapped: it runs once.
         (0, 0) => MAPPED,
@@ -151,7 +174,7 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
 /// See `grpc_map.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_local_np() -> c_int {
-    map::program_writes();
+    map::begin_own_work();
     c_int::from(!map::is_discovering())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gridloom::PutOptions;
 use gridloom_base::Method;
 
-use super::super::code::{Failed, Outcome, run, run_for};
+use super::super::code::{Failed, GRPC_LAST_ERROR_CODE, Outcome, run, run_for};
 use super::super::requests::Request;
 use super::super::worker_functions::by_worker;
 use super::shared::{get, plain_session, shared_name, wait_limit};
@@ -75,6 +75,9 @@ pub unsafe extern "C-unwind" fn OmstPutData(
 #[allow(non_snake_case, reason = "the paper's name")]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
+    if let Some(code) = ended_code(request) {
+        return -code;
+    }
     by_worker(|worker| (worker.omst_wait)(request), |status| *status != 0).unwrap_or_else(|| {
         // SAFETY: the program has started no get with OmstPutData; other requests are as grpc_shared.h requires.
         -run(|| unsafe { plain_session()?.finish_request(request.addr(), None) })
@@ -84,14 +87,25 @@ pub extern "C-unwind" fn OmstWait(request: *mut c_void) -> c_int {
 /// See `omst.h`.
 #[allow(non_snake_case, reason = "the paper's name")]
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void, size: usize) -> c_int {
+pub unsafe extern "C-unwind" fn OmstGetData(id: *const c_char, data: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: required by the header, here and below.
-    by_worker(|worker| unsafe { (worker.omst_get)(id, data, size) }, |status| *status != 0).unwrap_or_else(|| {
-        -run(|| {
-            let limit = wait_limit(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;
-            unsafe { get(&*plain_session()?, shared_name(id)?, data, size, limit) }
+    by_worker(|worker| unsafe { (worker.omst_get)(id, data, size) }, |ended| ended_code(*ended) != Some(0))
+        .unwrap_or_else(|| {
+            ended(run(|| {
+                let limit = wait_limit(f64::from_bits(LIMIT.load(Ordering::Relaxed)))?;
+                unsafe { get(&*plain_session()?, shared_name(id)?, data, size, limit) }
+            }))
         })
-    })
+}
+
+/// Returns a request that has ended with this code: one of the highest numbers, which no pending request has.
+fn ended(code: c_int) -> *mut c_void {
+    std::ptr::without_provenance_mut(usize::MAX - usize::try_from(code).unwrap_or(0))
+}
+
+/// Returns the code of a request that has ended.
+fn ended_code(request: *mut c_void) -> Option<c_int> {
+    c_int::try_from(usize::MAX - request.addr()).ok().filter(|code| *code < GRPC_LAST_ERROR_CODE)
 }
 
 /// See `omst.h`.

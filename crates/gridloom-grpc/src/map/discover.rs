@@ -16,10 +16,14 @@ use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::graphs;
 use super::super::handles::next_number;
 use super::super::library::Library;
-use super::super::remote_results::{MappedResult, Part, Writers};
+use super::super::remote_results::{MappedResult, Part, Writers, can_watch};
 use super::super::session::Origin;
 use super::super::sessions::no_session;
-use super::memory_state::MemoryState;
+use super::frame::Frame;
+use super::memory_state::{MemoryState, Range};
+
+/// Number of calls after which a block whose calls are discovered is suspected of a loop without an end.
+const SUSPECT_CALLS: usize = 10_000;
 
 /// The state of the run.
 pub(crate) struct Discovery {
@@ -43,6 +47,15 @@ pub(crate) struct Discovery {
     sessions: BTreeMap<c_int, Session>,
     /// Sessions from before the block for which the block waited.
     waited: BTreeSet<c_int>,
+    /// The block's file and line.
+    place: String,
+    pub(super) frame: Option<Frame>,
+    /// The arguments of each call.
+    passed: Vec<Passed>,
+    /// Memory of functions that the block has called, to which the last call writes.
+    deeper: Vec<Range>,
+    /// Scalars that are results, described.
+    scalars: BTreeSet<String>,
 }
 
 #[derive(Clone)]
@@ -64,6 +77,8 @@ struct Described {
 struct Session {
     origin: Origin,
     is_waited: bool,
+    /// Memory of functions that the block has called, to which it writes.
+    deeper: Vec<Range>,
 }
 
 /// The result of a block's first run.
@@ -76,12 +91,34 @@ pub(super) struct FirstRunResult {
     pub(super) wanted: Vec<bool>,
     /// Results that are not sent to the client.
     pub(super) unwanted: Vec<GraphRef>,
+    pub(super) frame: Option<Frame>,
+    /// The arguments of each call.
+    pub(super) passed: Vec<Passed>,
+}
+
+/// Arguments of a call that are compared in the second run.
+pub(super) struct Passed {
+    /// Addresses of the memory that it reads or writes.
+    pub(super) addresses: Vec<usize>,
+    /// Values of its scalars and strings.
+    pub(super) scalars: Vec<Vec<u8>>,
+}
+
+impl Passed {
+    pub(super) fn new(items: &[Item<'_>]) -> Passed {
+        let is_memory = |item: &&Item<'_>| item.is_read() || item.is_written();
+        Passed {
+            addresses: items.iter().filter(is_memory).map(|item| item.range().0).collect(),
+            scalars: items.iter().filter_map(|item| item.bytes.clone()).collect(),
+        }
+    }
 }
 
 /// For a graph that was declared before the results that it reads were made.
 impl From<graphs::Described> for FirstRunResult {
     fn from(graphs::Described { graph, unwanted }: graphs::Described) -> FirstRunResult {
-        FirstRunResult { graph, failed: None, earlier: Vec::new(), wanted: Vec::new(), unwanted }
+        let (earlier, wanted, passed) = (Vec::new(), Vec::new(), Vec::new());
+        FirstRunResult { graph, failed: None, earlier, wanted, unwanted, frame: None, passed }
     }
 }
 
@@ -108,7 +145,7 @@ impl FirstRunResult {
 }
 
 impl Discovery {
-    pub(super) fn new(library: &Library) -> Discovery {
+    pub(super) fn new(library: &Library, place: String) -> Discovery {
         Discovery {
             graph: Graph::new(),
             first_handle: next_number(),
@@ -123,6 +160,11 @@ impl Discovery {
             is_optional: false,
             sessions: BTreeMap::new(),
             waited: BTreeSet::new(),
+            place,
+            frame: None,
+            passed: Vec::new(),
+            deeper: Vec::new(),
+            scalars: BTreeSet::new(),
         }
     }
 
@@ -133,6 +175,10 @@ impl Discovery {
 
     pub(super) fn call(&mut self, opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
         check_results(opened, items)?;
+        self.passed.push(Passed::new(items));
+        self.warn_of_many_calls(opened, items);
+        let is_deeper = |item: &&Item<'_>| self.frame.is_some_and(|frame| frame.is_deeper(item.range().0));
+        self.deeper = items.iter().filter(|item| item.is_written()).filter(is_deeper).map(Item::range).collect();
         if self.failed.is_some() {
             return Ok(());
         }
@@ -145,6 +191,35 @@ impl Discovery {
             self.failed = Some(Failed::new(failed.code, format!("{why}: {}", failed.text)));
         }
         Ok(())
+    }
+
+    /// Warns of a loop that may wait for a result, which it does not get while calls are discovered.
+    fn warn_of_many_calls(&mut self, opened: &Call, items: &[Item<'_>]) {
+        const NAMED_MAX: usize = 3;
+        for item in items.iter().filter(|item| item.is_written() && !item.param.is_array) {
+            if self.scalars.len() < NAMED_MAX {
+                let (name, (start, _)) = (&item.param.name, item.range());
+                self.scalars.insert(format!("'{name}' of '{}' at {start:#x}", opened.function().name()));
+            }
+        }
+        if self.passed.len() != SUSPECT_CALLS {
+            return;
+        }
+        let scalars: Vec<&str> = self.scalars.iter().map(String::as_str).collect();
+        let named = if scalars.is_empty() { String::new() } else { format!(", such as {}", scalars.join(", ")) };
+        gridloom_base::stderr_line!(
+            "gridloom: the block of grpc_map at {} has made {SUSPECT_CALLS} calls, and they are still being discovered. \
+             If one of its loops ends by a result{named}, it never ends, because results have no values meanwhile: put \
+             the block inside the loop",
+            self.place
+        );
+    }
+
+    /// Records that the program has waited for a call that was just described.
+    pub(super) fn returned(&mut self) {
+        for (start, bytes) in std::mem::take(&mut self.deeper) {
+            self.known.regions.forget(start, bytes);
+        }
     }
 
     fn describe(&mut self, opened: &Call, items: &[Item<'_>]) -> Outcome<()> {
@@ -170,13 +245,17 @@ impl Discovery {
         for item in &outputs {
             let node = if outputs.len() == 1 { node.clone() } else { node.result(&item.param.name) };
             let number = self.results.len();
-            let stays = item.is_written() && stays_remote(&self.stays, item);
+            let is_deeper = self.frame.is_some_and(|frame| frame.is_deeper(item.range().0));
+            let stays = item.is_written() && stays_remote(&self.stays, item) && !is_deeper;
             let (meta, lies) = (item.meta.clone(), ordered(&item.meta, item.param.order.in_memory()));
             let function = opened.function().clone();
             self.results.push(Described { node, meta, stored_meta: lies, function, stays });
             if item.is_written() {
                 let (start, bytes) = item.range();
                 self.known.write(start, bytes, Writer::Call(number));
+                if !stays && (!item.param.is_array || self.frame.is_some_and(|frame| frame.is_on_stack(start))) {
+                    self.wanted.insert(number);
+                }
             }
         }
         Ok(())
@@ -262,10 +341,20 @@ impl Discovery {
         self.known.will_be_written(addresses);
     }
 
-    /// Records the program's own work, which changes the announced buffers.
-    pub(super) fn program_writes(&mut self) {
+    /// Records the program's own work, which changes the announced buffers. Results that cannot be fetched when the
+    /// program reads them are fetched before.
+    pub(super) fn begin_own_work(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
+        }
+        for Part { start, end, writer, .. } in self.known.regions.iter() {
+            if let Writer::Call(number) = writer
+                && !self.results[*number].stays
+                && !self.wanted.contains(number)
+                && !can_watch(*start, end - start)
+            {
+                self.wanted.insert(*number);
+            }
         }
     }
 
@@ -287,6 +376,8 @@ impl Discovery {
         let wanted: Vec<bool> = (0..self.results.len()).map(|number| self.wanted.contains(&number)).collect();
         let unwanted = self.results.into_iter().zip(&wanted).filter(|(_, is_wanted)| !**is_wanted);
         FirstRunResult {
+            frame: self.frame,
+            passed: self.passed,
             graph: self.graph,
             failed,
             earlier: self.earlier.into_iter().map(|(node, result)| (node.name().to_string(), result)).collect(),
@@ -323,7 +414,8 @@ fn ordered(meta: &Meta, lies: Option<Order>) -> Meta {
 impl Discovery {
     pub(super) fn begin_session(&mut self, opened: &Call, library: &Library) -> c_int {
         let id = library.sessions.lock().free_id();
-        self.sessions.insert(id, Session { origin: opened.origin(), is_waited: false });
+        let deeper = std::mem::take(&mut self.deeper);
+        self.sessions.insert(id, Session { origin: opened.origin(), is_waited: false, deeper });
         id
     }
 
@@ -346,7 +438,11 @@ impl Discovery {
     pub(crate) fn wait(&mut self, ids: &[c_int]) {
         for id in ids {
             match self.sessions.get_mut(id) {
-                Some(session) => session.is_waited = true,
+                Some(session) => {
+                    session.is_waited = true;
+                    self.deeper = std::mem::take(&mut session.deeper);
+                    self.returned();
+                }
                 None => drop(self.waited.insert(*id)),
             }
         }

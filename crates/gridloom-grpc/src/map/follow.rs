@@ -22,7 +22,8 @@ use super::super::memory;
 use super::super::remote_results::{Guard, MappedResult, Part, Writers, fetch_parts, restore, show, write_if_here};
 use super::super::session::{GroupCall, Session, Work};
 
-use super::discover::{FirstRunResult, check_results, is_unplanned, stays_remote};
+use super::discover::{FirstRunResult, Passed, check_results, is_unplanned, stays_remote};
+use super::frame::Frame;
 use super::memory_state::{MemoryState, Range};
 use super::overwritten::{Overwritten, PreviousContent};
 
@@ -45,6 +46,22 @@ pub(super) struct SecondRun {
     calls: Vec<AwaitedCall>,
     overwritten: Overwritten,
     guard: Guard,
+    /// Results that are written when the program has waited for their calls.
+    at_once: Vec<AtOnce>,
+    frame: Option<Frame>,
+    /// The arguments of each call when the calls were discovered.
+    discovered: Vec<Passed>,
+    /// Arguments that were different then.
+    different: Vec<String>,
+}
+
+/// A result that is written when the program has waited for its call: a scalar, because the program may pass it on by
+/// value, or local variables, because their function may read them and return before the block ends.
+struct AtOnce {
+    limited: Arc<GroupCall>,
+    made: Arc<MappedResult>,
+    range: Range,
+    is_deeper: bool,
 }
 
 /// A call that was made, with the object that knows how it ended.
@@ -69,7 +86,7 @@ impl SecondRun {
 
     pub(super) fn new(library: &Arc<Library>, heuristic: &str, discovered: FirstRunResult) -> SecondRun {
         let group = discovered.group(library, heuristic);
-        let wanted = discovered.wanted;
+        let FirstRunResult { wanted, frame, passed, .. } = discovered;
         let not_mapped = group.as_ref().err().map(|failed| {
             let text = format!(
                 "the block could not be mapped by '{heuristic}', and each call was mapped by itself: {}",
@@ -90,7 +107,19 @@ impl SecondRun {
             calls: Vec::new(),
             overwritten: Overwritten::default(),
             guard: Guard::new(library.is_debugged),
+            at_once: Vec::new(),
+            frame,
+            discovered: passed,
+            different: Vec::new(),
         }
+    }
+
+    pub(super) fn set_frame(&mut self, frame: Option<Frame>) {
+        self.frame = frame;
+    }
+
+    fn is_deeper(&self, address: usize) -> bool {
+        self.frame.is_some_and(|frame| frame.is_deeper(address))
     }
 
     /// Makes a blocking call.
@@ -103,7 +132,10 @@ impl SecondRun {
         let outcome = match made {
             SubmittedCall::Mapped(limited) => {
                 self.calls.push(AwaitedCall::Mapped(limited.clone()));
-                return limited.await_end(&self.library.grid);
+                let outcome = limited.await_end(&self.library.grid);
+                // SAFETY: promised by the caller.
+                unsafe { self.write_results_of(&limited) };
+                return outcome;
             }
             SubmittedCall::Apart { work, written, former } => {
                 let outcome = unsafe { work.collect(&self.library.places(), &self.library.staying) };
@@ -120,6 +152,25 @@ impl SecondRun {
         };
         self.calls.push(AwaitedCall::Ended(outcome.clone()));
         outcome
+    }
+
+    /// Writes those results of a call for which the program has waited that must not wait for the end of the block.
+    ///
+    /// # Safety
+    /// The memory of the block's calls is valid.
+    pub(super) unsafe fn write_results_of(&mut self, limited: &Arc<GroupCall>) {
+        for AtOnce { made, range: (start, bytes), is_deeper, .. } in
+            self.at_once.extract_if(.., |one| Arc::ptr_eq(&one.limited, limited))
+        {
+            let mut parts = self.known.regions.parts(start, bytes);
+            parts.retain(|part| Arc::ptr_eq(&part.writer, &made));
+            // The call itself reports its failure.
+            // SAFETY: promised by the caller.
+            let _ = unsafe { fetch_parts(&self.known.regions, &parts) };
+            if is_deeper {
+                parts.iter().for_each(|part| self.known.regions.forget(part.start, part.end - part.start));
+            }
+        }
     }
 
     /// Starts a call, and returns the session's id.
@@ -179,6 +230,7 @@ impl SecondRun {
     unsafe fn make(&mut self, opened: &Call, survey: CallSurvey<'_>) -> Outcome<SubmittedCall> {
         let items = &survey.items;
         check_results(opened, items)?;
+        self.compare_arguments(opened, items);
         for item in items.iter().filter(|item| item.is_read() || item.is_written()) {
             let (start, bytes) = item.range();
             self.await_unplanned(start, bytes);
@@ -199,12 +251,16 @@ impl SecondRun {
             }
             return Ok(SubmittedCall::Apart { work, written, former });
         };
-        let results: Vec<(String, usize, usize, bool)> = items
+        let results: Vec<ResultPlace> = items
             .iter()
             .filter(|item| item.param.is_output())
             .map(|item| {
                 let (start, bytes) = if item.is_written() { item.range() } else { (0, 0) };
-                (item.param.name.clone(), start, bytes, stays_remote(&self.stays, item))
+                let is_deeper = self.is_deeper(start);
+                let stays = stays_remote(&self.stays, item) && !is_deeper;
+                let is_local = self.frame.is_some_and(|frame| frame.is_on_stack(start));
+                let is_at_once = !stays && (is_local || !item.param.is_array);
+                ResultPlace { name: item.param.name.clone(), start, bytes, stays, is_at_once, is_deeper }
             })
             .collect();
         let metas: Vec<_> = items.iter().filter(|i| i.param.is_output()).map(|i| i.meta.clone()).collect();
@@ -231,24 +287,30 @@ impl SecondRun {
         &mut self,
         opened: &Call,
         limited: &Arc<GroupCall>,
-        results: Vec<(String, usize, usize, bool)>,
+        results: Vec<ResultPlace>,
         metas: Vec<gridloom_base::Meta>,
     ) {
         let (call, mut formers) = (self.calls.len() + 1, Vec::new());
-        for ((handle, (name, start, bytes, stays)), meta) in limited.call.results().iter().zip(results).zip(metas) {
+        for ((handle, place), meta) in limited.call.results().iter().zip(results).zip(metas) {
+            let ResultPlace { name, start, bytes, stays, is_at_once, is_deeper } = place;
             let is_wanted = self.wanted.get(self.results).copied().unwrap_or(false);
             self.results += 1;
             if bytes == 0 {
                 continue;
             }
-            if is_wanted {
+            if is_wanted || is_at_once {
                 // An error of this is reported when the result is requested.
                 let _ = handle.prefetch();
             }
             let name = format!("result '{name}' of '{}' (call {call} of the block)", opened.function().name());
-            let made = Arc::new(MappedResult::new(handle.clone(), name, meta, stays));
+            let made = Arc::new(MappedResult::new(limited, handle.clone(), name, meta, stays));
+            if is_at_once {
+                let (limited, made) = (limited.clone(), made.clone());
+                self.at_once.push(AtOnce { limited, made, range: (start, bytes), is_deeper });
+            }
+            let is_filled = self.guard.is_debugged();
             // SAFETY: promised by the caller.
-            formers.push(unsafe { PreviousContent::new(&self.known.regions, start, bytes, &made, self.guard.is_on()) });
+            formers.push(unsafe { PreviousContent::new(&self.known.regions, start, bytes, &made, is_filled) });
             self.known.write(start, bytes, made.clone());
             self.touched.push((start, bytes));
             self.guard.watch(&Part { start, end: start + bytes, writer: made, offset: 0, whole: bytes });
@@ -357,11 +419,66 @@ impl SecondRun {
         self.known.will_be_written(addresses);
     }
 
-    /// Begins the program's own work: the announced buffers belong to the program from now on.
-    pub(super) fn program_writes(&mut self) {
+    /// Begins the program's own work: the announced buffers belong to the program from now on, and it may read the
+    /// results of all calls that have ended. Large ones are fetched when it does, the others now.
+    ///
+    /// # Safety
+    /// The memory of the block's calls is valid.
+    pub(super) unsafe fn begin_own_work(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
         }
+        if self.guard.is_debugged() {
+            return;
+        }
+        let is_elsewhere = |part: &&Part<Arc<MappedResult>>| !part.writer.is_here() && !part.writer.stays_remote;
+        let elsewhere: Vec<Part<Arc<MappedResult>>> = self.known.regions.iter().filter(is_elsewhere).cloned().collect();
+        let fetched: Vec<_> = elsewhere.into_iter().filter(|part| !self.guard.watch_own_work(part)).collect();
+        for part in &fetched {
+            // An error of this is reported when the result is requested.
+            let _ = part.writer.handle.prefetch();
+        }
+        let ended: Vec<_> = fetched.into_iter().filter(|part| part.writer.is_ended()).collect();
+        // SAFETY: promised by the caller. The call and the end of the block report failures.
+        let _ = unsafe { fetch_parts(&self.known.regions, &ended) };
+    }
+
+    /// Records scalars that have other values than when the calls were discovered; in the debug mode also reports memory
+    /// that is at another address.
+    fn compare_arguments(&mut self, opened: &Call, items: &[Item<'_>]) {
+        let Some(before) = self.discovered.get(self.calls.len()) else { return };
+        let call = format!("of '{}' (call {} of the block)", opened.function().name(), self.calls.len() + 1);
+        let scalars = items.iter().filter_map(|item| Some((item, item.bytes.as_ref()?)));
+        let differs = scalars.zip(&before.scalars).filter(|((_, now), before)| now != before);
+        self.different.extend(differs.map(|((item, _), _)| {
+            let name = &item.param.name;
+            format!("argument '{name}' {call} has another value than when the calls were discovered and mapped")
+        }));
+        if !self.guard.is_debugged() {
+            return;
+        }
+        let passed = items.iter().filter(|item| item.is_read() || item.is_written());
+        for (item, before) in passed.zip(&before.addresses).filter(|(item, before)| item.range().0 != **before) {
+            self.guard.add(format!(
+                "argument '{}' {call} is at {:#x}, and was at {before:#x} when the calls were discovered: memory that a \
+                 block passes to calls must be allocated before it, and freed after it",
+                item.param.name,
+                item.range().0
+            ));
+        }
+    }
+
+    /// Removes results whose memory has gone with a function that the block called. Returns the error, if there are any.
+    fn drop_deeper(&mut self) -> Option<Failed> {
+        let deeper: Vec<Part<Arc<MappedResult>>> =
+            self.known.regions.iter().filter(|part| self.is_deeper(part.start)).cloned().collect();
+        deeper.iter().for_each(|part| self.known.regions.forget(part.start, part.end - part.start));
+        let lost = deeper.iter().find(|part| !part.writer.is_here())?;
+        Some(Failed::other(format!(
+            "{} was to be written to a local variable of a function that had returned before the call was waited for, at \
+             {:#x}; nothing is written there. Wait for the call in that function, or pass the variable to grpc_forget_np",
+            lost.writer.name, lost.start
+        )))
     }
 
     /// Ends the block: afterwards all calls have ended, and results are in the program's memory except those that stay remote.
@@ -371,6 +488,7 @@ impl SecondRun {
     pub(super) unsafe fn end(mut self, library: &Library) -> BlockOutcome {
         self.await_unplanned(0, usize::MAX);
         self.guard.unwatch_all();
+        let deeper = self.drop_deeper();
         self.prefetch_results();
         let mut failed: Option<Failed> = None;
         for call in &self.calls {
@@ -394,6 +512,7 @@ impl SecondRun {
         if let Some(group) = &self.group {
             failed = failed.or(group.finish().err().map(Failed::from));
         }
+        failed = failed.or(deeper);
         let report = self.group.as_ref().and_then(|group| group.report().ok());
         let read = self.guard.reads().into_iter().map(|read| format!("{read}\n"));
         let again = report.as_ref().and_then(mapped_again);
@@ -405,11 +524,13 @@ impl SecondRun {
     /// Returns the differences from the first run.
     fn differs(&self) -> Option<Failed> {
         let differences = self.group.as_ref().map(Group::differences).unwrap_or_default();
-        let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        let told: Vec<String> =
+            differences.iter().map(ToString::to_string).chain(self.different.iter().cloned()).collect();
         let hint =
             "declare changes in grpc_local with grpc_local_writes; the rest of a block must do the same in both runs";
         let differs = (!told.is_empty()).then(|| format!("{} ({hint})", told.join("\n")));
-        let all: Vec<String> = differs.into_iter().chain(self.guard.reads()).collect();
+        let reads = if self.guard.is_debugged() { self.guard.reads() } else { Vec::new() };
+        let all: Vec<String> = differs.into_iter().chain(reads).collect();
         (!all.is_empty()).then(|| Failed::new(GRPC_MAP_DIFFERS_NP, all.join("\n")))
     }
 
@@ -439,6 +560,18 @@ fn mapped_again(report: &Report) -> Option<String> {
 
 fn meet(part: &Part<Arc<MappedResult>>, start: usize, bytes: usize) -> bool {
     part.start < start + bytes && start < part.end
+}
+
+/// Where a result of a call belongs in the program's memory.
+struct ResultPlace {
+    name: String,
+    start: usize,
+    bytes: usize,
+    stays: bool,
+    /// True if it is written as soon as the program has waited for the call.
+    is_at_once: bool,
+    /// True if its memory belongs to a function that the block has called.
+    is_deeper: bool,
 }
 
 /// A call that is not part of the plan and has not been waited for.

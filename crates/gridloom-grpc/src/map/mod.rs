@@ -4,13 +4,15 @@
 //! | file | content |
 //! |---|---|
 //! | here | a thread's block and its phases |
-//! | `known` | the state of memory in a run: regions, buffers, passed values |
+//! | `memory_state` | the state of memory in a run: regions, buffers, passed values |
+//! | `frame` | the stack frame that contains a block |
 //! | `discover` | the first run: calls become a declared graph, sessions end at once |
 //! | `follow` | the second run: calls in their places in the plan |
 //! | `overwritten` | previous content of memory that a call writes, for when the call fails |
 
 mod discover;
 mod follow;
+mod frame;
 mod memory_state;
 mod overwritten;
 
@@ -26,8 +28,10 @@ use super::call::Call;
 use super::code::{Failed, Outcome};
 use super::graphs::check_name;
 use super::library::{Library, library};
+use super::session::GroupCall;
 use discover::{Discovery, FirstRunResult};
 use follow::{BlockOutcome, SecondRun};
+use frame::{Frame, own_pointer};
 
 /// The runs of a block, with their numbers in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +45,9 @@ struct Block {
     library: Arc<Library>,
     heuristic: String,
     kind: BlockKind,
+    /// The block's file and line.
+    place: String,
+    frame: Option<Frame>,
     stage: Stage,
 }
 
@@ -83,8 +90,51 @@ thread_local! {
 /// Returns the result of `look` for the block of this thread. A thread that is ending is in no block. A callback that
 /// runs on this thread meanwhile is in no block either: its calls are plain ones.
 fn in_block<R>(look: impl FnOnce(&mut Block) -> R) -> Option<R> {
+    leave_if_gone(own_pointer());
     let mut taken = BlockGuard(set_block(None));
     taken.0.as_mut().map(look)
+}
+
+/// Leaves the thread's block if the program has left it by `longjmp`, as far as this can be seen from a function whose
+/// caller has that stack pointer.
+pub(super) fn leave_if_gone(pointer: usize) {
+    let is_gone = |block: &Option<Block>| {
+        block.as_ref().and_then(|block| block.frame).is_some_and(|frame| frame.is_gone(pointer))
+    };
+    if !BLOCK.try_with(|block| block.try_borrow().is_ok_and(|block| is_gone(&block))).unwrap_or(false) {
+        return;
+    }
+    let Some(block) = set_block(None) else { return };
+    let text = format!(
+        "the block of grpc_map at {} was left by longjmp, which it does not notice by itself; its running calls were given \
+         up. Leave a block by break, return or goto",
+        block.place
+    );
+    drop(block);
+    remember(BlockReport::failed(Failed::other(text)));
+}
+
+/// Sets where the thread's block is on the stack: its variable, and the stack pointer of the function that contains it.
+pub(super) fn set_frame(variable: usize, number: u64, pointer: usize) {
+    let _ = BLOCK.try_with(|block| {
+        let Ok(mut block) = block.try_borrow_mut() else { return };
+        let Some(block) = block.as_mut() else { return };
+        block.frame = Frame::new(variable, number, pointer);
+        match &mut block.stage {
+            Stage::Discovering(discovery) => discovery.frame = block.frame,
+            Stage::Mapped(run) => run.set_frame(block.frame),
+        }
+    });
+}
+
+/// Writes those results of a call for which the program has waited that must not wait for the end of the block.
+pub(super) fn write_results_of(limited: &Arc<GroupCall>) {
+    in_block(|block| {
+        if let Stage::Mapped(run) = &mut block.stage {
+            // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
+            unsafe { run.write_results_of(limited) };
+        }
+    });
 }
 
 /// Puts a block back when dropped.
@@ -100,6 +150,7 @@ impl Drop for BlockGuard {
 
 /// True if this thread is in a block.
 pub(super) fn is_open() -> bool {
+    leave_if_gone(own_pointer());
     BLOCK.try_with(|block| block.borrow().is_some()).unwrap_or(false)
 }
 
@@ -141,7 +192,11 @@ pub(super) fn discovering<R>(look: impl FnOnce(&mut Discovery, &Library) -> R) -
 /// The arguments match the signature (`memory`).
 pub(super) unsafe fn call(opened: &Call, survey: CallSurvey<'_>) -> Outcome<()> {
     in_block(|block| match &mut block.stage {
-        Stage::Discovering(discovery) => discovery.call(opened, &survey.items),
+        Stage::Discovering(discovery) => {
+            discovery.call(opened, &survey.items)?;
+            discovery.returned();
+            Ok(())
+        }
         // SAFETY: promised by the caller.
         Stage::Mapped(run) => unsafe { run.call(opened, survey) },
     })
@@ -174,7 +229,7 @@ fn no_block() -> Failed {
 }
 
 /// Begins a block. Returns 0 if the thread is already in one, which this block joins.
-pub(super) fn begin_block(heuristic: Option<&str>, kind: BlockKind) -> Outcome<u64> {
+pub(super) fn begin_block(heuristic: Option<&str>, kind: BlockKind, place: String) -> Outcome<u64> {
     if is_within()? {
         return match kind {
             BlockKind::Called => Ok(0),
@@ -193,19 +248,20 @@ pub(super) fn begin_block(heuristic: Option<&str>, kind: BlockKind) -> Outcome<u
         check_name(name)?;
     }
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
-    let stage = Stage::Discovering(Discovery::new(&library));
-    Ok(open_block(Block { library, heuristic, kind, stage }))
+    let stage = Stage::Discovering(Discovery::new(&library, place.clone()));
+    Ok(open_block(Block { library, heuristic, kind, place, frame: None, stage }))
 }
 
 /// Begins a block that follows a declared graph. Returns 0 if the thread is already in a block, which this one joins.
-pub(super) fn begin_following(name: &str, heuristic: Option<&str>) -> Outcome<u64> {
+pub(super) fn begin_following(name: &str, heuristic: Option<&str>, place: String) -> Outcome<u64> {
     if is_within()? {
         return Ok(0);
     }
     let library = library()?;
     let heuristic = heuristic.unwrap_or(&library.heuristic).to_string();
     let run = SecondRun::new(&library, &heuristic, library.graphs.find(name)?.into());
-    Ok(open_block(Block { library, heuristic, kind: BlockKind::Called, stage: Stage::Mapped(run) }))
+    let (kind, stage) = (BlockKind::Called, Stage::Mapped(run));
+    Ok(open_block(Block { library, heuristic, kind, place, frame: None, stage }))
 }
 
 /// True if the thread is in a block of the session.
@@ -239,13 +295,14 @@ pub(super) fn remember(last: BlockReport) {
 
 /// Maps the discovered calls, and begins the second run. Returns whether it has begun.
 pub(super) fn begin_second_run() -> bool {
-    let Some(Block { library, heuristic, kind, stage: Stage::Discovering(discovery) }) = set_block(None) else {
+    let Some(Block { library, heuristic, kind, place, frame, stage: Stage::Discovering(discovery) }) = set_block(None)
+    else {
         return false;
     };
     match kind {
         BlockKind::Called => {
             let run = SecondRun::new(&library, &heuristic, discovery.end());
-            set_block(Some(Block { library, heuristic, kind, stage: Stage::Mapped(run) }));
+            set_block(Some(Block { library, heuristic, kind, place, frame, stage: Stage::Mapped(run) }));
             true
         }
         BlockKind::Planned => {
@@ -323,10 +380,11 @@ pub(super) fn map_again() -> Outcome<()> {
 }
 
 /// Begins the program's own work.
-pub(super) fn program_writes() {
+pub(super) fn begin_own_work() {
     in_block(|block| match &mut block.stage {
-        Stage::Discovering(discovery) => discovery.program_writes(),
-        Stage::Mapped(run) => run.program_writes(),
+        Stage::Discovering(discovery) => discovery.begin_own_work(),
+        // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
+        Stage::Mapped(run) => unsafe { run.begin_own_work() },
     });
 }
 

@@ -12,8 +12,9 @@
 //! watches for faults itself.
 //!
 //! **Limits:** this is for Linux, and does not work under valgrind, which does not continue precisely at the faulting
-//! instruction. A system call that gets closed memory fails with `EFAULT`. Shared memory cannot be written while it is
-//! closed. A handler that the program installs later must pass on faults that are not its own.
+//! instruction. A system call that gets closed memory fails with `EFAULT`; `system_calls` opens it before the usual
+//! ones. Shared memory cannot be written while it is closed. A handler that the program installs later must pass on
+//! faults that are not its own.
 
 use std::ffi::{c_int, c_void};
 use std::io::{PipeReader, Read};
@@ -46,6 +47,34 @@ struct Slot {
     end: AtomicUsize,
 }
 
+/// Number of slots with closed pages.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+/// True if some page is closed.
+pub(super) fn has_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed) > 0
+}
+
+/// Reads a byte of each run of closed pages in this memory, so that they are opened.
+pub(super) fn touch(start: usize, bytes: usize) {
+    let end = start.saturating_add(bytes);
+    for slot in &SLOTS {
+        loop {
+            let (first, last) = slot.range();
+            let at = first.max(start);
+            if first == 0 || at >= last.min(end) {
+                break;
+            }
+            // SAFETY: a byte of memory that the caller's program passes to a function that reads or writes it.
+            unsafe { std::ptr::with_exposed_provenance::<u8>(at).read_volatile() };
+            if slot.range() == (first, last) {
+                // It could be read: it was opened meanwhile.
+                break;
+            }
+        }
+    }
+}
+
 impl Slot {
     const fn has(first: usize, end: usize, address: usize) -> bool {
         first != 0 && first <= address && address < end
@@ -57,9 +86,14 @@ impl Slot {
     }
 
     fn set(&self, start: usize, end: usize) {
-        self.start.store(0, Ordering::Release);
+        let before = self.start.swap(0, Ordering::AcqRel);
         self.end.store(end, Ordering::Release);
         self.start.store(start, Ordering::Release);
+        match (before == 0, start == 0) {
+            (true, false) => _ = CLOSED.fetch_add(1, Ordering::AcqRel),
+            (false, true) => _ = CLOSED.fetch_sub(1, Ordering::AcqRel),
+            (true, true) | (false, false) => {}
+        }
     }
 }
 
@@ -80,6 +114,12 @@ impl Pages {
         self.is_watched = None;
     }
 
+    /// True if a page with a byte from `start` up to `end` is closed.
+    pub(super) fn has_closed(&self, start: usize, end: usize) -> bool {
+        let overlaps = |(first, last): (usize, usize)| first != 0 && first < end && start < last;
+        has_closed() && SLOTS.iter().map(Slot::range).any(overlaps)
+    }
+
     /// Writes to memory, closed or not, if that is possible; if it fails, part of the bytes may be written.
     pub(super) fn write(&mut self, start: usize, bytes: &[u8]) -> bool {
         // The file is of this process: an open one would still be the parent's after a fork. The system writes to
@@ -91,15 +131,26 @@ impl Pages {
     /// Closes the whole pages from `start` up to `end`, if there are any and if that is possible.
     pub(super) fn close(&mut self, start: usize, end: usize) {
         let page = page_bytes();
-        let (first, end) = (start.next_multiple_of(page), end / page * page);
+        self.close_pages(start.next_multiple_of(page), end / page * page);
+    }
+
+    /// Closes all pages that have a byte from `start` up to `end`. Returns whether that was possible.
+    pub(super) fn close_all(&mut self, start: usize, end: usize) -> bool {
+        let page = page_bytes();
+        self.close_pages(start / page * page, end.next_multiple_of(page))
+    }
+
+    fn close_pages(&mut self, first: usize, end: usize) -> bool {
         if first >= end {
-            return;
+            return false;
         }
-        let Some(slot) = SLOTS.iter().find(|slot| slot.start.load(Ordering::Relaxed) == 0) else { return };
+        let Some(slot) = SLOTS.iter().find(|slot| slot.start.load(Ordering::Relaxed) == 0) else { return false };
         slot.set(first, end);
-        if !protect(first, end, libc::PROT_NONE) {
+        let is_closed = protect(first, end, libc::PROT_NONE);
+        if !is_closed {
             slot.set(0, 0);
         }
+        is_closed
     }
 
     /// Opens all pages that have a byte from `start` up to `end`.
@@ -133,7 +184,7 @@ impl Pages {
     }
 }
 
-fn page_bytes() -> usize {
+pub(super) fn page_bytes() -> usize {
     // SAFETY: only queries a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
@@ -298,8 +349,9 @@ fn wait_until_open(address: usize, (start, end): (usize, usize), context: *mut c
     let is_own = process == PROCESS.load(Ordering::Acquire) && thread_id() != OPENER.load(Ordering::Acquire);
     // SAFETY: this many bytes of a number.
     let is_told = is_own
-        && unsafe { libc::write(PIPE.load(Ordering::Acquire), (&raw const pointer).cast(), size_of::<usize>()) }
-            == size_of::<usize>().cast_signed();
+        && unsafe {
+            libc::syscall(libc::SYS_write, PIPE.load(Ordering::Acquire), &raw const pointer, size_of::<usize>())
+        } == size_of::<usize>() as i64;
     if is_told {
         while asked.is_done.load(Ordering::Acquire) == 0 {
             // SAFETY: waits while the number is 0.
