@@ -75,6 +75,7 @@ fn server() -> Server {
         address: "there:1".into(),
         agent: "agent:1".into(),
         slots: 2,
+        cores: 0,
         queue_depth: 2,
         is_stateless: false,
         memory_bytes: 1 << 12,

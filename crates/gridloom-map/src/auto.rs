@@ -259,6 +259,21 @@ fn search_min(problem: &Problem) -> u64 {
     tasks.saturating_mul(tasks)
 }
 
+/// Returns a plan with the times of the evaluation with contention, if plans of the problem are evaluated in that way and its
+/// heuristic ignores contention. Servers, order and sources stay the same.
+pub(super) fn timed(problem: &Problem, plan: Plan) -> Plan {
+    let spec = Spec::parse(&plan.heuristic).expect("a heuristic's plan names its spec");
+    if !can_evaluate(problem) || spec.heuristic().is_ok_and(|heuristic| heuristic.knows_contention()) {
+        return plan;
+    }
+    let (choice, mut judge) = (choice_of(problem, &plan), ContentionEvaluator::new(problem));
+    let outcome = match spec.entry().name == "mct" {
+        true => judge.run_plain(&choice).expect("a plan's order runs").expect("there is no limit").clone(),
+        false => evaluated(&mut judge, &choice),
+    };
+    Plan { heuristic: plan.heuristic, guesses: plan.guesses, ..plan_of(problem, &choice, &outcome) }
+}
+
 /// Converts a plan to the choice that it makes.
 fn choice_of(problem: &Problem, plan: &Plan) -> Choice {
     let Line { servers, order } = line_of(problem, plan);

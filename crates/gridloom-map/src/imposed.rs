@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::auto::plan_of;
+use super::auto::{plan_of, timed};
 use super::contention::PlanTimes;
 use super::error::MapError;
 use super::plan::Plan;
@@ -82,14 +82,17 @@ impl MappingMethod {
         }
     }
 
-    /// Maps a group, as an agent does, until it is stopped.
+    /// Maps a group, as an agent does, until it is stopped. The plan's times account for copies that share links and NICs, and for
+    /// tasks that run side by side, also if the heuristic ignores this.
     ///
     /// # Errors
     /// Those of [`map_group`](crate::map_group), and [`MapError::Unfit`] if an imposed plan does not fit.
     pub fn map(&self, outline: &Outline, grid: &GridView, client: NodeId, stop: Stop) -> Result<Plan, MapError> {
         let problem = Problem::new(outline, grid, client)?.with_stop(stop);
         match self {
-            MappingMethod::Heuristic(spec) => map_problem(&Spec::parse(spec)?, &problem),
+            MappingMethod::Heuristic(spec) => {
+                map_problem(&Spec::parse(spec)?, &problem).map(|plan| timed(&problem, plan))
+            }
             MappingMethod::Imposed(given) => given.plan(&problem),
         }
     }

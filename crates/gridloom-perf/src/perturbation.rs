@@ -52,6 +52,16 @@ impl Perturbation {
         Perturbation { points }
     }
 
+    /// Returns the slowdown of tasks that each keep one core busy and share `cores` cores in equal parts, for up to `tasks` tasks.
+    /// Nothing was measured for it.
+    pub fn of_cores(cores: u32, tasks: u32) -> Perturbation {
+        if cores == 0 || tasks <= cores {
+            return Perturbation::default();
+        }
+        let point = |tasks: u32| ConcurrencyPoint { tasks, factor: f64::from(tasks) / f64::from(cores), calls: 0 };
+        Perturbation::new([cores, tasks].into_iter().filter(|tasks| *tasks > 1).map(point).collect())
+    }
+
     /// True if times can be computed from it: a peer or a file may contain any values.
     pub fn is_sane(&self) -> bool {
         let all = || std::iter::once((1, 1.0)).chain(self.points.iter().map(|point| (point.tasks, point.factor)));
@@ -133,6 +143,18 @@ mod tests {
         assert_eq!(Perturbation::default().factor(9.0), 1.0);
         // Noise.
         assert_eq!(beside(&[(2, 0.9), (3, 1.4), (4, 1.3)]), beside(&[(2, 1.0), (3, 1.4), (4, 1.4)]));
+    }
+
+    #[test]
+    fn cores_are_shared_in_equal_parts() {
+        let factors = |cores, tasks: [f64; 4]| tasks.map(|n| Perturbation::of_cores(cores, 8).factor(n));
+        assert_eq!(factors(1, [1.0, 2.0, 4.0, 8.0]), [1.0, 2.0, 4.0, 8.0]);
+        assert_eq!(factors(2, [1.0, 2.0, 3.0, 8.0]), [1.0, 1.0, 1.5, 4.0]);
+        assert_eq!(
+            [8, 9, 0].map(|cores| Perturbation::of_cores(cores, 8)),
+            [const { Perturbation { points: Vec::new() } }; 3]
+        );
+        assert!(Perturbation::of_cores(3, 8).is_sane() && Perturbation::of_cores(1, 2).is_sane());
     }
 
     #[test]

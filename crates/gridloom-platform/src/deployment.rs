@@ -1,6 +1,6 @@
 //! Deployment files: which function runs as a process on which host.
 //!
-//! Read from SimGrid's XML (`actor`, or the older `process`) and from TOML:
+//! Read from SimGrid's XML (`actor`, or the older `process`, in `platform` or the older `platform_description`) and from TOML:
 //!
 //! ```toml
 //! [[process]]
@@ -79,7 +79,8 @@ pub fn parse_with_positions(text: &str, file_name: &str) -> Result<Vec<(Process,
 }
 
 fn from_xml(root: &Element) -> Result<Vec<(Process, Positions)>, PlatformError> {
-    if root.name != "platform" {
+    // The first version of SimGrid's files, which the report on GRAS prints, calls it 'platform_description'.
+    if !matches!(root.name.as_str(), "platform" | "platform_description") {
         return Err(root.error(format!("the root element is '{}'; it must be 'platform'", root.name)));
     }
     let mut processes = Vec::new();
@@ -202,6 +203,17 @@ mod tests {
             (processes[0].arguments.len(), processes[0].start_time, processes[0].kill_time),
             (2, Some(1.5), None)
         );
+    }
+
+    #[test]
+    fn the_form_of_the_report_on_gras_is_read() {
+        let xml = "<?xml version='1.0'?>\n<!DOCTYPE platform_description SYSTEM 'surfxml.dtd'>\n\
+                   <platform_description>\n <process host='Jupiter' function='server'><argument value='4000'/></process>\n\
+                   <process host='Fafard' function='client'><argument value='Jupiter'/></process>\n\
+                   </platform_description>";
+        let processes = parse(xml, "d.xml").unwrap();
+        let named: Vec<_> = processes.iter().map(|one| (&*one.host, &*one.function, &*one.arguments[0])).collect();
+        assert_eq!(named, [("Jupiter", "server", "4000"), ("Fafard", "client", "Jupiter")]);
     }
 
     #[test]

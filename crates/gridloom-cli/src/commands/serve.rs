@@ -465,6 +465,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
         site: rest.site()?,
     };
     let data_max = gridloom_net::descriptors::data_max(options.server.slots)?;
+    let cores = gridloom_resources::processors().try_into().unwrap_or(0);
     let agent = if options.server.no_agent { String::new() } else { options.server.agent.agent.clone() };
     let node = NetNode::start_with(config, |id, address| {
         let server = Server::new(ServerConfig {
@@ -473,6 +474,7 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
             address: address.to_string(),
             agent: agent.clone(),
             slots: options.server.slots,
+            cores,
             queue_depth: options.server.queue_depth,
             is_stateless: options.server.plain,
             memory_bytes,

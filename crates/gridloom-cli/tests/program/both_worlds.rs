@@ -220,6 +220,7 @@ fn program(stage: &mut dyn World) -> BTreeMap<String, Vec<String>> {
                 address,
                 agent,
                 slots: 1,
+                cores: 0,
                 queue_depth: 1,
                 is_stateless: false,
                 memory_bytes,

@@ -24,6 +24,24 @@ fn a_plan_given_again_is_the_same_plan() {
     assert_eq!(given, heft);
 }
 
+/// Three servers receive four pairs of inputs over one link of the client.
+#[test]
+fn an_agents_plan_has_times_with_contention_whatever_heuristic_makes_it() {
+    let (outline, grid, problem) = (matrix_chain(512), grid(&[1e9, 1e9, 2e9]), problem());
+    for heuristic in ["heft", "greedy_map", "cpop", "min-min", "sufferage", "round-robin", "mct", "local"] {
+        let plan = MappingMethod::from(heuristic).map(&outline, &grid, CLIENT, Stop::default()).unwrap();
+        plan.validate(&problem).unwrap_or_else(|why| panic!("{heuristic}: {why}"));
+        let alone = map_group(heuristic, &outline, &grid, CLIENT).unwrap();
+        let servers = |plan: &Plan| plan.tasks.iter().map(|task| task.server).collect::<Vec<_>>();
+        assert_eq!((&plan.heuristic, servers(&plan)), (&alone.heuristic, servers(&alone)));
+        let (longer, least) = (plan.makespan_s / alone.makespan_s, if heuristic == "heft" { 1.1 } else { 1.0 - 1e-9 });
+        assert!(longer >= least, "{heuristic}: {} s, and {} s without contention", plan.makespan_s, alone.makespan_s);
+    }
+    let method = MappingMethod::from("auto");
+    let auto = method.map(&outline, &grid, CLIENT, Stop::default()).unwrap();
+    assert_eq!(auto, map_group("auto", &outline, &grid, CLIENT).unwrap());
+}
+
 #[test]
 fn a_mismatch_reports_the_reason() {
     let problem = problem();

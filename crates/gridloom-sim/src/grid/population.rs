@@ -122,6 +122,7 @@ impl Grid {
                     address,
                     agent,
                     slots,
+                    cores: environment.platform.hosts()[host.0 as usize].cores,
                     queue_depth,
                     is_stateless: plain,
                     memory_bytes,

@@ -47,6 +47,7 @@ impl Test {
                 address: address.into(),
                 agent: String::new(),
                 slots: 1,
+                cores: 0,
                 queue_depth: 1,
                 is_stateless: false,
                 memory_bytes: 1 << 30,

@@ -25,6 +25,7 @@ mod relayed;
 mod replay;
 mod rules;
 mod scripted;
+mod shared_cores;
 mod sharing;
 mod standstill;
 mod uploads;

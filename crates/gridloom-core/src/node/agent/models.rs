@@ -76,7 +76,7 @@ impl Models {
         // down depends on the number of processors.
         let mut model = FunctionModel::merge(guessed);
         model.accuracy = Default::default();
-        model.perturbation = Default::default();
+        model.perturbation = known.perturbation.clone();
         [&mut model.by_work, &mut model.by_bytes]
             .into_iter()
             .flat_map(|curve| &mut curve.points)

@@ -74,6 +74,8 @@ pub struct ServerConfig {
     pub agent: String,
     /// Number of tasks that it runs at a time.
     pub slots: u32,
+    /// Number of cores that its tasks share; 0 if it is not known.
+    pub cores: u32,
     /// Number of very short tasks that the world accepts at a time for one slot.
     pub queue_depth: u32,
     /// A stateless server: it communicates with clients only. Each call contains its arguments, and its results are sent back.

@@ -20,6 +20,7 @@ pub(super) fn offering_nothing() -> ServerConfig {
         address: String::new(),
         agent: String::new(),
         slots: 1,
+        cores: 0,
         queue_depth: 1,
         is_stateless: false,
         memory_bytes: 1 << 20,

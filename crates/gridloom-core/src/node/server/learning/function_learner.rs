@@ -25,9 +25,10 @@ pub(super) struct FunctionLearner {
 }
 
 impl FunctionLearner {
-    /// Returns the model of a function that has not been called yet.
-    pub(super) fn cold(slots: u32) -> FunctionLearner {
-        FunctionLearner { cold_left: slots, ..FunctionLearner::default() }
+    /// Returns the model of a function that has not been called yet, with a perturbation to expect.
+    pub(super) fn cold(slots: u32, expected: &Perturbation) -> FunctionLearner {
+        let model = FunctionModel { perturbation: expected.clone(), ..FunctionModel::default() };
+        FunctionLearner { changed: expected.is_significant(), ..FunctionLearner::resume(&model, slots) }
     }
 
     /// Resumes from a stored model.

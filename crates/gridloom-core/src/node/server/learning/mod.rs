@@ -14,13 +14,15 @@ use function_learner::FunctionLearner;
 use gridloom_base::limits::PACE_CALL_S_MIN;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{TaskId, Time};
-use gridloom_perf::{FunctionModel, Size};
+use gridloom_perf::{FunctionModel, Perturbation, Size};
 use pace::Pace;
 use running::RunningTasks;
 
 #[derive(Debug)]
 pub(super) struct Learning {
     slots: u32,
+    /// Slowdown of tasks side by side before it is measured, by the number of cores.
+    expected: Perturbation,
     known: BTreeMap<String, FunctionLearner>,
     timer_is_set: bool,
     pace: Pace,
@@ -52,13 +54,19 @@ pub(super) struct Call<'a> {
 }
 
 impl Learning {
-    /// Resumes from the configured models of those functions that the server offers.
+    /// Resumes from the configured models of those functions that the server offers. If it has more slots than cores, the other
+    /// functions start with a slowdown to expect.
     pub(super) fn new(config: &ServerConfig) -> Learning {
-        let offered = |name: &str| config.functions.iter().any(|signature| signature.name == name);
-        let kept = config.models.iter().filter(|(name, model)| offered(name) && model.is_sane());
+        let expected = Perturbation::of_cores(config.cores, config.slots);
+        let of = |name: &str| match config.models.get(name).filter(|model| model.is_sane()) {
+            Some(model) => Some(FunctionLearner::resume(model, config.slots)),
+            None => expected.is_significant().then(|| FunctionLearner::cold(config.slots, &expected)),
+        };
+        let known = config.functions.iter().filter_map(|function| Some((function.name.clone(), of(&function.name)?)));
         Learning {
             slots: config.slots,
-            known: kept.map(|(name, model)| (name.clone(), FunctionLearner::resume(model, config.slots))).collect(),
+            known: known.collect(),
+            expected,
             timer_is_set: false,
             pace: Pace::default(),
             running: RunningTasks::default(),
@@ -92,7 +100,9 @@ impl Learning {
     pub(super) fn learn(&mut self, now: Time, call: Call<'_>) -> Vec<LearningUpdate> {
         let known = match self.known.get_mut(call.function) {
             Some(known) => known,
-            None => self.known.entry(call.function.to_string()).or_insert(FunctionLearner::cold(self.slots)),
+            None => {
+                self.known.entry(call.function.to_string()).or_insert(FunctionLearner::cold(self.slots, &self.expected))
+            }
         };
         let Some(is_cold) = known.count(call.is_measured) else { return Vec::new() };
         let seconds = ns_to_seconds(call.run_ns.max(1));
