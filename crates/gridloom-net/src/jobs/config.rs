@@ -117,8 +117,16 @@ pub trait FunctionKeyFolders: fmt::Debug + Send + Sync {
     /// Returns a folder that the worker of this user can read.
     ///
     /// # Errors
-    /// If it cannot be made.
-    fn folder_of(&self, user: &WorkerUser) -> io::Result<PathBuf>;
+    /// If the user is revoked, or the folder cannot be made.
+    fn folder_of(&self, user: &WorkerUser) -> io::Result<HeldKeys>;
+}
+
+/// A folder with keys of functions, which is kept while a worker holds this.
+#[derive(Clone, Debug)]
+pub struct HeldKeys {
+    pub folder: PathBuf,
+    /// Shared by all workers that use the folder, and by its owner.
+    pub holders: Arc<()>,
 }
 
 /// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.

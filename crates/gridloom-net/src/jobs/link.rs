@@ -22,7 +22,7 @@ use super::kind::Kind;
 use super::orphans::MarkedChild;
 use super::scratch::Scratch;
 use super::watch::Excess;
-use super::{JobsConfig, RunAs, WorkerUser, environment};
+use super::{HeldKeys, JobsConfig, RunAs, WorkerUser, environment};
 use crate::identity::FUNCTION_KEYS_VARIABLE;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
@@ -197,6 +197,8 @@ pub(super) struct Worker {
     serials: Serials,
     /// Scratch folder, removed with its content once the process has ended.
     _scratch: Scratch,
+    /// The keys of its functions, if it serves one user.
+    _keys: Option<HeldKeys>,
 }
 
 impl Worker {
@@ -225,7 +227,7 @@ impl Worker {
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         let keys = config.function_keys.as_ref().zip(user).map(|(keys, user)| keys.folder_of(user)).transpose()?;
-        command.envs(keys.iter().map(|folder| (FUNCTION_KEYS_VARIABLE, folder)));
+        command.envs(keys.iter().map(|keys| (FUNCTION_KEYS_VARIABLE, &keys.folder)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let segments_max = limit_files(&mut command, config.limits.files);
@@ -234,7 +236,7 @@ impl Worker {
             let program = PathBuf::from(command.get_program());
             let owner = run_as.map(|run_as| (run_as.user, run_as.group));
             confinement
-                .apply(&mut command, &mut scratch, (&program, keys.as_deref()), owner)
+                .apply(&mut command, &mut scratch, (&program, keys.as_ref().map(|keys| keys.folder.as_path())), owner)
                 .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;
         }
         let mut child = MarkedChild::spawn(&mut command).map_err(|error| {
@@ -284,6 +286,7 @@ impl Worker {
             loaded: BTreeSet::new(),
             serials: Serials { next: 1, ended: 0 },
             _scratch: scratch,
+            _keys: keys,
         };
         link.outbox.push_fd(words_fd);
         link.outbox.push(&ToWorker::Setup(setup), std::iter::empty())?;

@@ -69,8 +69,8 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, WorkerUser,
-    shared_threads, store_bytes_default,
+    FunctionKeyFolders, HeldKeys, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken,
+    WorkerUser, shared_threads, store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
