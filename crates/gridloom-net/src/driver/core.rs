@@ -140,7 +140,7 @@ impl Core {
             }
             Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
-            Effect::LimitDisk { limits } => self.store.limit_disk(limits),
+            Effect::LimitDisk { limits } => self.store.limit_disk(&limits),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
                     self.store.put(named, meta, payload);
