@@ -1,21 +1,21 @@
-//! The time that the call of a worker has computed, for its limit.
+//! Measures how long the running call of a worker has computed, to enforce the limit of this time (`--worker-time`).
 
 use std::time::{Duration, Instant};
 
 /// Interval of the readings.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Measures the running call of one worker. Time between two readings counts if the call ran at both and did not wait at the
-/// second.
+/// The clock of one worker's running call, which is read regularly. The time between two readings counts if the same call is running at both,
+/// and is not waiting at the second.
 #[derive(Debug, Default)]
 pub(super) struct CallClock {
-    /// The call of the last reading, and its time.
+    /// The call that was running at the last reading, and the time of that reading.
     last: Option<(u64, Instant)>,
     computed: Duration,
 }
 
 impl CallClock {
-    /// Reads the clock. `running`: serial of the call that runs. Returns the time that it has computed.
+    /// Reads the clock. `running` is the serial number of the running call, if there is one. Returns how long it has computed.
     pub(super) fn read(&mut self, now: Instant, running: Option<u64>, waits: bool) -> Duration {
         match (self.last, running) {
             (Some((last, at)), Some(serial)) if last == serial => {
