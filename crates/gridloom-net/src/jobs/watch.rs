@@ -103,7 +103,7 @@ impl LimitWatch {
 fn exceeding_of(limits: &WorkerLimits, workers: Vec<MeasuredWorker>) -> Exceeding {
     let all = limits.processes.map(|limit| (limit, ProcessList::read()));
     let excess = |worker: MeasuredWorker| {
-        let count = all.as_ref().map(|(limit, list)| (*limit, list.count(worker.pid)));
+        let count = all.as_ref().map(|(limit, list)| (*limit, list.of_worker(worker.pid).len() as u64));
         if let Some((limit, count)) = count
             && count > limit
         {
