@@ -113,7 +113,7 @@ impl ConnectionFault {
         use ConnectionFault::*;
         match self {
             Revoked => "; ask the administrator of the grid for a new certificate, and start this program again",
-            NotListening | Disconnected => "; start one with 'gridloom agent', or connect to another",
+            NotListening | Disconnected => "; start an agent with 'gridloom agent', or connect to another one",
             Unresolved | NoAnswer | NotANode => "; check the address, HOST:PORT as 'gridloom agent' prints it",
             Silent | Closed => {
                 "; if that is the agent, it is overloaded, stopped or shutting down: check its log and its process on that \

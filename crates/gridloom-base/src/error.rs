@@ -188,8 +188,8 @@ pub enum TaskError {
     MemoryExceeded { function: String, server: String, used_bytes: u64, limit_bytes: u64 },
     /// The task's worker had more processes than the server allows, and was killed.
     #[error(
-        "server '{server}': the worker of '{function}' and the processes that it has started were killed, because they were {count} and the \
-         limit is {limit}; start fewer processes at a time, or start the server with a larger --worker-processes"
+        "server '{server}': the worker of '{function}' was killed with all its processes, because it had {count} processes and the limit is {limit}; \
+         start fewer processes at a time, or start the server with a larger --worker-processes"
     )]
     ProcessesExceeded { function: String, server: String, count: u64, limit: u64 },
     /// The task ran longer than the server allows, and its worker was killed.

@@ -45,6 +45,7 @@ use crate::json_lines::{self, LineError};
 use crate::membership::{Membership, Memberships};
 use crate::patterns::Patterns;
 use crate::pem::{self, Sections};
+use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::revocations::{Revocation, Revocations, Revoked};
 use crate::time::{after, as_seconds, date};
@@ -614,9 +615,44 @@ impl GridFolder {
     /// and jobs. It is not recorded, because there may be thousands a day; it can be revoked by its name.
     ///
     /// # Errors
-    /// If the authority is not here.
+    /// If the authority is not here, or [`GridFolder::check_user`] refuses the user for whom the holder acts.
     pub fn issue(&self, grant: &Grant, now: UnixTime) -> Result<Bundle, KeysError> {
-        self.authority()?.issue_bundle(grant, self.issue_time(&grant.identity, now)?)
+        let mut issue_at = self.issue_time(&grant.identity, now)?;
+        if let Some(user) = &grant.user {
+            self.check_user(user, now)?;
+            for identity in self.identities_of_user(user)? {
+                issue_at = issue_at.max(self.issue_time(&identity, now)?);
+            }
+        }
+        self.authority()?.issue_bundle(grant, issue_at)
+    }
+
+    /// Checks that the functions of a user may have certificates: the user is not revoked, or has been admitted again since.
+    /// Revocations of single certificates by their serial numbers do not count.
+    ///
+    /// # Errors
+    /// [`Refusal::Revoked`] if the user is revoked; or if the files are wrong.
+    pub fn check_user(&self, user: &str, now: UnixTime) -> Result<(), KeysError> {
+        let revocations = self.revocations()?;
+        let identities = self.identities_of_user(user)?;
+        let found = |identity| Some((identity, revocations.of_identity(identity)?));
+        let Some((identity, revocation)) = identities.iter().filter_map(found).max_by_key(|(_, found)| found.at) else {
+            return Ok(());
+        };
+        let is_valid = |record: &Record| record.expires >= now && record.revocation(&revocations).is_none();
+        match self.issued()?.iter().any(|record| identities.contains(&record.identity) && is_valid(record)) {
+            true => Ok(()),
+            false => {
+                let Revocation { at, reason, .. } = revocation.clone();
+                Err(Refusal::Revoked { identity: identity.clone(), at, reason }.into())
+            }
+        }
+    }
+
+    /// Returns the identities that a user of this name may have.
+    fn identities_of_user(&self, user: &str) -> Result<[Identity; 2], KeysError> {
+        let identity = |role| Identity::new(&self.grid, role, user);
+        Ok([identity(Role::Client)?, identity(Role::Administrator)?])
     }
 
     fn issue_and_record(&self, grant: &Grant, now: UnixTime) -> Result<Bundle, KeysError> {

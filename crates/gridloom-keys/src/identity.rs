@@ -157,7 +157,9 @@ pub(crate) fn user_of_uri(identity: &Identity, uri: &str) -> Result<String, Inva
 pub(crate) fn check_acts_for_user(identity: &Identity) -> Result<(), Invalid> {
     match identity.role {
         Role::Functions => Ok(()),
-        role => Err(Invalid::new(format!("a certificate for the role {role} names a user; only one of functions may"))),
+        role => Err(Invalid::new(format!(
+            "a certificate for the role {role} names a user for whom its holder acts; only a certificate of functions may"
+        ))),
     }
 }
 

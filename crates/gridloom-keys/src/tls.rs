@@ -84,7 +84,7 @@ pub fn refusal_of(error: &Error) -> Option<ConnectionError> {
                  dates; renew it with 'gridloom keys renew', or set the clocks of both machines"
                     .into(),
             ),
-            A::CertificateRevoked => (F::Revoked, format!("{REVOKED}the peer no longer accepts this side's")),
+            A::CertificateRevoked => (F::Revoked, format!("{REVOKED}the peer no longer accepts the certificate of this side")),
             A::UnknownCA => (
                 F::WrongGrid,
                 "the peer belongs to another grid than this side's certificate; 'gridloom keys list' on both machines shows \

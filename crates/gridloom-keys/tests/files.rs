@@ -165,6 +165,28 @@ fn own_certificates_are_renewed_and_others_issued_where_the_authority_is() {
 }
 
 #[test]
+fn functions_of_a_revoked_user_get_no_certificate_until_the_user_is_admitted_again() {
+    let place = Place::new("revoked-user");
+    let (grid, now) = (place.keys("head").create(&administrator(), now()).unwrap(), now());
+    let second = |count| UnixTime::since_unix_epoch(Duration::from_secs(now.as_secs() + count));
+    let of_anna = Grant { user: Some("anna".into()), ..Grant::new(identity(Role::Functions, "s1")) };
+    let old = grid.issue(&of_anna, now).unwrap().issued.certificate;
+    grid.revoke(&[Revoked::Identity(identity(Role::Client, "anna"))], "left", now).unwrap();
+    let error = grid.issue(&of_anna, second(1)).unwrap_err();
+    assert!(matches!(&error, KeysError::Refused(Refusal::Revoked { reason, .. }) if reason == "left"), "{error}");
+    let of_bert = Grant { user: Some("bert".into()), ..of_anna.clone() };
+    grid.issue(&of_bert, second(1)).unwrap();
+
+    let request = place.keys("laptop").grid("lab").unwrap();
+    let request = request.request(Role::Client, "anna", &Patterns::all(), false, now).unwrap();
+    grid.approve(&request, &Grant::new(identity(Role::Client, "anna")), false, now).unwrap();
+    // In the second of the revocation.
+    let new = grid.issue(&of_anna, now).unwrap().issued.certificate;
+    let revocations = grid.revocations().unwrap();
+    assert!(revocations.of(&old).is_some() && revocations.of(&new).is_none());
+}
+
+#[test]
 fn a_grid_is_made_once_even_by_many_at_a_time() {
     let place = Place::new("once");
     let keys = place.keys("head");

@@ -8,6 +8,11 @@ use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::process::end_with_parent;
 use crate::threads;
@@ -37,6 +42,44 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
     Ok(Output { status: status?, stdout: output?, stderr: errors? })
 }
 
+/// Runs a command like [`output`], and kills it after `limit`. Returns `None` if it did.
+///
+/// # Errors
+/// As [`output`].
+pub fn output_within(command: &mut Command, limit: Duration) -> io::Result<Option<Output>> {
+    // SAFETY: between fork and exec the function makes one system call and allocates nothing.
+    unsafe { command.pre_exec(end_with_parent) };
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take();
+    let output = threads::spawn(Builder::new(), move || read(stdout));
+    let has_ended = ends_within(&child, limit);
+    if !matches!(has_ended, Ok(true)) {
+        child.kill()?;
+    }
+    let status = wait(&mut child);
+    if !has_ended? {
+        // Its children may keep the pipe open, so the thread is not joined.
+        return Ok(None);
+    }
+    let output = output?.join().expect("reading does not panic");
+    Ok(Some(Output { status: status?, stdout: output?, stderr: Vec::new() }))
+}
+
+/// Waits for the end of a child. Returns false if it has not ended after `limit`.
+fn ends_within(child: &Child, limit: Duration) -> io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ended) => return Ok(ended > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 fn wait(child: &mut Child) -> io::Result<ExitStatus> {
     match child.wait() {
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(ExitStatus::from_raw(0)),
@@ -48,4 +91,20 @@ fn read(stream: Option<impl Read>) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     stream.map_or(Ok(0), |mut stream| stream.read_to_end(&mut all))?;
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_takes_too_long_is_killed() {
+        let run = |script: &str, limit| output_within(Command::new("sh").args(["-c", script]), limit).unwrap();
+        let output = run("echo line; exit 3", Duration::from_secs(60)).unwrap();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"line\n"[..]));
+        let begin = Instant::now();
+        // The child of the command keeps the pipe open.
+        assert!(run("sleep 20 & sleep 20", Duration::from_millis(50)).is_none());
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
 }

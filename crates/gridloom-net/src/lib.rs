@@ -1,7 +1,9 @@
 //! Gridloom on real processes and networks: nodes, their transports, worker processes, shared memory and storage.
 
 pub mod children;
+mod cold_data;
 pub mod descriptors;
+mod disk_use;
 pub mod driver;
 pub mod durable;
 pub mod filling;

@@ -13,14 +13,10 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use crate::segment::ON_DISK_BYTES_MIN;
 use crate::store::Store;
 use crate::threads;
 use crate::transport::notice::{Inbox, Notice};
 
-/// Minimum size of data to move; smaller data stay in memory because a file takes a page and a descriptor. Data
-/// between this size and [`ON_DISK_BYTES_MIN`] are moved only if nothing larger can be.
-const MOVED_BYTES_MIN: u64 = 64 << 10;
 /// Interval for checking whether data that were in use can be moved now, or whether the disk has room again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -73,9 +69,8 @@ pub(crate) fn move_one(store: &Store) -> io::Result<bool> {
     if store.pool().memory_bytes_max().is_none_or(|limit| memory_bytes <= limit) {
         return Ok(false);
     }
-    let coldest = store.coldest(ON_DISK_BYTES_MIN).or_else(|| store.coldest(MOVED_BYTES_MIN));
-    let Some((datum, payload)) = coldest else { return Ok(false) };
-    let mut place = store.pool().allocate_on_disk(payload.size_bytes())?;
+    let Some((datum, payload, room)) = store.coldest() else { return Ok(false) };
+    let mut place = store.pool().allocate_on_disk(payload.size_bytes())?.in_room(room);
     place.bytes_mut().copy_from_slice(payload.bytes());
     store.set_location(&datum, &payload, place.freeze());
     Ok(true)
@@ -87,8 +82,9 @@ mod tests {
     use gridloom_core::node::DiskLimit;
 
     use super::*;
+    use crate::cold_data::MOVED_BYTES_MIN;
     use crate::payload::Payload;
-    use crate::segment::{Disk, Pool};
+    use crate::segment::{Disk, ON_DISK_BYTES_MIN, Pool};
 
     #[test]
     fn small_data_move_where_nothing_larger_can() {
@@ -119,18 +115,67 @@ mod tests {
             put(client, serial);
         }
         let limit = |bytes| DiskLimit { clients: vec![NodeId(1), NodeId(2)], bytes };
-        store.limit_disk(vec![limit(2 * size - 1)]);
+        store.limit_disk(&[limit(2 * size - 1)]);
         while move_one(&store).unwrap() {}
         assert_eq!(store.on_disk(), BTreeMap::from([(NodeId(1), size), (NodeId(3), size)]));
         let is_on_disk = |client| store.allocate_for(NodeId(client), size).unwrap().freeze().is_on_disk();
         assert!(!is_on_disk(2) && is_on_disk(3));
-        store.limit_disk(vec![limit(2 * size)]);
+        store.limit_disk(&[limit(2 * size)]);
         while move_one(&store).unwrap() {}
         assert_eq!(store.placed_bytes(), (size, 3 * size));
         assert!(is_on_disk(3) && !is_on_disk(1));
-        store.limit_disk(Vec::new());
+        store.limit_disk(&[]);
         while move_one(&store).unwrap() {}
         assert_eq!(store.placed_bytes(), (0, 4 * size));
+    }
+
+    #[test]
+    fn simultaneous_transfers_of_one_user_do_not_exceed_the_users_limit() {
+        let size = ON_DISK_BYTES_MIN;
+        let disk = Disk::open(&std::env::temp_dir(), 0).unwrap();
+        let store = Store::new(Pool::with_disk(0, Some(disk)));
+        store.limit_disk(&[DiskLimit { clients: vec![NodeId(1), NodeId(2)], bytes: 2 * size }]);
+        let begin = |client| store.allocate_for(NodeId(client), size).unwrap();
+        // None of them has ended.
+        let mut transfers = [1, 2, 1, 2].map(begin).map(Some);
+        let are_on_disk = transfers.each_ref().map(|memory| memory.as_ref().unwrap().segment().is_on_disk());
+        assert_eq!(are_on_disk, [true, true, false, false]);
+        // One is stored, and one is broken off.
+        let datum = DatumId { client: NodeId(1), serial: 1 };
+        let payload = Payload::segment(transfers[0].take().unwrap().freeze());
+        store.put(datum, Meta::array(Dtype::Uint8, &[size]), payload);
+        assert_eq!(store.on_disk(), BTreeMap::from([(NodeId(1), size)]));
+        assert!(!begin(2).segment().is_on_disk());
+        transfers[1] = None;
+        let last = begin(2);
+        assert!(last.segment().is_on_disk() && !begin(1).segment().is_on_disk());
+        drop(last);
+        assert!(store.remove(&datum) && store.on_disk().is_empty());
+        let both = [1, 2].map(begin);
+        assert!(both.iter().all(|memory| memory.segment().is_on_disk()));
+    }
+
+    /// Earlier, each move walked over all data of the store, and the first ones of a user without room on disk are always the coldest.
+    #[test]
+    fn many_data_of_a_user_without_room_do_not_slow_down_the_moves_of_others() {
+        const DATA: u64 = 20_000;
+        let size = MOVED_BYTES_MIN;
+        let disk = Disk::open(&std::env::temp_dir(), 0).unwrap();
+        let store = Store::new(Pool::with_disk(0, Some(disk)));
+        store.limit_disk(&[DiskLimit { clients: vec![NodeId(1)], bytes: 0 }]);
+        let memory = store.pool().allocate(DATA * size).unwrap().freeze();
+        for serial in 0..DATA {
+            let payload = Payload::Segment { segment: memory.clone(), offset: serial * size, size_bytes: size };
+            let datum = DatumId { client: NodeId(1), serial };
+            store.put(datum, Meta::array(Dtype::Uint8, &[size]), payload);
+        }
+        for serial in 0..100 {
+            let memory = store.pool().allocate(size).unwrap();
+            let datum = DatumId { client: NodeId(2), serial };
+            store.put(datum, Meta::array(Dtype::Uint8, &[size]), Payload::segment(memory.freeze()));
+        }
+        while move_one(&store).unwrap() {}
+        assert_eq!(store.on_disk(), BTreeMap::from([(NodeId(2), 100 * size)]));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::time::Duration;
 use gridloom_base::{DatumId, Meta, NodeId, SLICES, slice_bytes};
 use gridloom_core::node::DiskLimit;
 
+use crate::cold_data::ColdData;
+use crate::disk_use::{DiskRoom, DiskUse};
 use crate::filling::{Filler, PartialFill};
 use crate::partials::Partials;
 use crate::payload::Payload;
@@ -29,6 +31,8 @@ pub struct Store {
     uploads: Uploads,
     transfers: Transfers,
     partials: Partials,
+    /// Locked after `held`, if both are.
+    disk: DiskUse,
     held: Mutex<Contents>,
     /// Signals that a datum was put.
     was_put: Condvar,
@@ -49,10 +53,8 @@ struct Contents {
     bytes: u64,
     /// Bytes on disk, included in `bytes`.
     disk_bytes: u64,
-    /// Bytes on disk of the data of each client; no entry is 0.
-    on_disk: BTreeMap<NodeId, u64>,
-    /// How many bytes of some clients' data may be on disk.
-    disk_limits: Vec<DiskLimit>,
+    /// The data in memory that may be moved to disk; empty if there is no disk.
+    cold: ColdData,
     data: BTreeMap<DatumId, Stored>,
     /// Counter that increases with each use of a datum.
     uses: u64,
@@ -68,8 +70,8 @@ struct Stored {
 impl Store {
     /// Creates an empty store that allocates its shared memory from `pool`.
     pub fn new(pool: Pool) -> Store {
-        let (uploads, transfers, partials, held, was_put, incoming, sliced) = Default::default();
-        Store { pool, uploads, transfers, partials, held, was_put, incoming, sliced }
+        let (uploads, transfers, partials, disk, held, was_put, incoming, sliced) = Default::default();
+        Store { pool, uploads, transfers, partials, disk, held, was_put, incoming, sliced }
     }
 
     /// Sets the limit on bulk data sent.
@@ -79,15 +81,23 @@ impl Store {
 
     /// Puts a datum. Returns `false` if it is already stored; the stored one is kept.
     pub fn put(&self, datum: DatumId, meta: Meta, payload: Payload) -> bool {
-        let (size_bytes, on_disk_bytes) = (payload.size_bytes(), on_disk_bytes(&payload));
+        let size_bytes = payload.size_bytes();
         let mut held = self.lock();
-        match held.data.entry(datum) {
-            Entry::Occupied(_) => return false,
-            Entry::Vacant(place) => place.insert(Stored { meta, payload, last_use: 0 }),
-        };
+        if held.data.contains_key(&datum) {
+            return false;
+        }
         held.bytes += size_bytes;
-        held.add_on_disk(datum, on_disk_bytes);
-        held.touch(&datum);
+        held.uses += 1;
+        let last_use = held.uses;
+        match &payload {
+            Payload::Segment { segment, .. } if segment.is_on_disk() => {
+                held.disk_bytes += size_bytes;
+                segment.with_room(|room| self.disk.add(datum.client, size_bytes, room));
+            }
+            Payload::Segment { .. } if self.has_disk() => held.cold.insert(datum, size_bytes, last_use),
+            Payload::Segment { .. } | Payload::Inline(_) | Payload::Foreign(_) => {}
+        }
+        held.data.insert(datum, Stored { meta, payload, last_use });
         self.was_put.notify_all();
         drop(held);
         self.partials.forget(datum);
@@ -104,9 +114,14 @@ impl Store {
     /// Removes a datum. Returns `false` if it is not stored.
     pub fn remove(&self, datum: &DatumId) -> bool {
         let mut held = self.lock();
-        let Some(Stored { payload, .. }) = held.data.remove(datum) else { return false };
+        let Some(Stored { payload, last_use, .. }) = held.data.remove(datum) else { return false };
         held.bytes -= payload.size_bytes();
-        held.remove_on_disk(*datum, on_disk_bytes(&payload));
+        held.cold.remove(*datum, payload.size_bytes(), last_use);
+        let on_disk_bytes = on_disk_bytes(&payload);
+        if on_disk_bytes > 0 {
+            held.disk_bytes -= on_disk_bytes;
+            self.disk.remove(datum.client, on_disk_bytes);
+        }
         // The memory is freed after the lock is released: unmapping gigabytes takes a while.
         drop(held);
         drop(payload);
@@ -127,11 +142,15 @@ impl Store {
         segment.bytes_mut().copy_from_slice(payload.bytes());
         let moved = Payload::segment(segment.freeze());
         let mut held = self.lock();
-        if let Some(Stored { payload: place, .. }) = held.data.get_mut(datum) {
+        if let Some(Stored { payload: place, last_use, .. }) = held.data.get_mut(datum) {
             if let Payload::Segment { segment, offset, size_bytes } = place {
                 return Ok(Some((meta, segment.clone(), *offset, *size_bytes)));
             }
             *place = moved.clone();
+            let (size_bytes, last_use) = (place.size_bytes(), *last_use);
+            if self.has_disk() {
+                held.cold.insert(*datum, size_bytes, last_use);
+            }
         }
         drop(held);
         match moved {
@@ -183,14 +202,18 @@ impl Store {
 
     /// Returns the bytes on disk of the data of each client.
     pub(crate) fn on_disk(&self) -> BTreeMap<NodeId, u64> {
-        self.lock().on_disk.clone()
+        self.disk.stored()
     }
 
     /// Sets how many bytes of some clients' data may be on disk.
-    pub(crate) fn limit_disk(&self, limits: Vec<DiskLimit>) {
-        self.lock().disk_limits = limits;
+    pub(crate) fn limit_disk(&self, limits: &[DiskLimit]) {
+        self.disk.set_limits(limits);
         // Data may be moved now.
         self.was_put.notify_all();
+    }
+
+    fn has_disk(&self) -> bool {
+        self.pool.memory_bytes_max().is_some()
     }
 
     /// Allocates memory for data of a client that are about to be received: on disk, if there is one, memory is full, and the client may
@@ -199,24 +222,30 @@ impl Store {
     /// # Errors
     /// If there is no memory, or the disk is full or fails.
     pub fn allocate_for(&self, client: NodeId, size_bytes: u64) -> io::Result<SegmentMut> {
-        let has_room = self.lock().has_room_on_disk(client, size_bytes);
-        if has_room { self.pool.allocate_for_data(size_bytes) } else { self.pool.allocate(size_bytes) }
+        let room = if self.has_disk() { self.disk.reserve(client, size_bytes) } else { None };
+        let Some(room) = room else { return self.pool.allocate(size_bytes) };
+        let memory = self.pool.allocate_for_data(size_bytes)?;
+        Ok(if memory.segment().is_on_disk() { memory.in_room(room) } else { memory })
     }
 
-    /// Returns the least recently used datum of at least `size_bytes_min` that is in memory and not in use.
-    pub(crate) fn coldest(&self, size_bytes_min: u64) -> Option<(DatumId, Payload)> {
+    /// Returns the least recently used datum that is in memory and not in use, and for which there is room on disk, with that room.
+    pub(crate) fn coldest(&self) -> Option<(DatumId, Payload, DiskRoom)> {
         let held = self.lock();
-        let is_cold = |stored: &&(&DatumId, &Stored)| {
-            let Payload::Segment { segment, .. } = &stored.1.payload else { return false };
-            let is_large = stored.1.payload.size_bytes() >= size_bytes_min;
-            let is_movable = is_large && !segment.is_on_disk() && Arc::strong_count(segment) == 1;
-            is_movable && held.has_room_on_disk(stored.0.client, stored.1.payload.size_bytes())
+        let can_move = |datum: DatumId| {
+            let Some(Payload::Segment { segment, size_bytes, .. }) =
+                held.data.get(&datum).map(|stored| &stored.payload)
+            else {
+                return false;
+            };
+            Arc::strong_count(segment) == 1 && self.disk.has_room(datum.client, *size_bytes)
         };
-        let coldest = held.data.iter().filter(|entry| is_cold(&entry)).min_by_key(|(_, stored)| stored.last_use);
-        coldest.map(|(datum, stored)| (*datum, stored.payload.clone()))
+        let datum = held.cold.coldest(can_move)?;
+        let payload = held.data.get(&datum)?.payload.clone();
+        let room = self.disk.reserve(datum.client, payload.size_bytes())?;
+        Some((datum, payload, room))
     }
 
-    /// Records the new location of a datum's bytes, if the datum has not changed meanwhile.
+    /// Records the new location on disk of a datum's bytes, if the datum has not changed meanwhile.
     pub(crate) fn set_location(&self, datum: &DatumId, from: &Payload, to: Arc<Segment>) {
         let mut held = self.lock();
         let Some(stored) = held.data.get_mut(datum) else { return };
@@ -227,8 +256,11 @@ impl Store {
             _ => false,
         };
         if is_same(&stored.payload, from) {
+            let (size_bytes, last_use) = (from.size_bytes(), stored.last_use);
+            to.with_room(|room| self.disk.add(datum.client, size_bytes, room));
             stored.payload = Payload::segment(to);
-            held.add_on_disk(*datum, from.size_bytes());
+            held.disk_bytes += size_bytes;
+            held.cold.remove(*datum, size_bytes, last_use);
         }
     }
 
@@ -300,38 +332,13 @@ impl Store {
 }
 
 impl Contents {
-    fn add_on_disk(&mut self, datum: DatumId, bytes: u64) {
-        if bytes > 0 {
-            self.disk_bytes += bytes;
-            *self.on_disk.entry(datum.client).or_default() += bytes;
-        }
-    }
-
-    fn remove_on_disk(&mut self, datum: DatumId, bytes: u64) {
-        if bytes > 0 {
-            self.disk_bytes -= bytes;
-            let of_client = self.on_disk.get_mut(&datum.client).expect("it was counted when it was added");
-            *of_client -= bytes;
-            if *of_client == 0 {
-                self.on_disk.remove(&datum.client);
-            }
-        }
-    }
-
-    /// True if so many more bytes of a client's data may be on disk.
-    fn has_room_on_disk(&self, client: NodeId, bytes: u64) -> bool {
-        let limit = self.disk_limits.iter().find(|limit| limit.clients.contains(&client));
-        limit.is_none_or(|limit| {
-            let used: u64 = limit.clients.iter().filter_map(|client| self.on_disk.get(client)).sum();
-            used.saturating_add(bytes) <= limit.bytes
-        })
-    }
-
     fn touch(&mut self, datum: &DatumId) {
+        let Some(stored) = self.data.get_mut(datum) else { return };
         self.uses += 1;
-        let uses = self.uses;
-        if let Some(stored) = self.data.get_mut(datum) {
-            stored.last_use = uses;
+        let before = std::mem::replace(&mut stored.last_use, self.uses);
+        let size_bytes = stored.payload.size_bytes();
+        if self.cold.remove(*datum, size_bytes, before) {
+            self.cold.insert(*datum, size_bytes, self.uses);
         }
     }
 }

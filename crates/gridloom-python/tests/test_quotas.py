@@ -168,7 +168,7 @@ def test_a_quota_of_disk(start, tmp_path):
         with grid.group():
             more = [zeros(MIB) for _ in range(3)]
         assert all(handle.get().nbytes == 8 * MIB for handle in kept + more)
-        with pytest.raises(gl.QuotaExceeded, match=r"take 40 MiB.* the rules of the grid allow 24 MiB on its disk"):
+        with pytest.raises(gl.QuotaExceeded, match=r"take 40 MiB.* the rules of the grid allow 24 MiB on the server's disk"):
             with grid.group():
                 large = zeros(5 * MIB)
             large.get()

@@ -474,8 +474,9 @@ fn grid_json(grid: &GridFolder, now: UnixTime) -> Result<Value> {
 }
 
 fn in_words(certificate: &Certificate) -> String {
-    let Certificate { identity, functions, not_after, .. } = certificate;
-    format!("{identity}, functions {functions}, until {}", date(*not_after))
+    let Certificate { identity, user, functions, not_after, .. } = certificate;
+    let user = user.as_ref().map(|user| format!(", only for the user '{user}'")).unwrap_or_default();
+    format!("{identity}{user}, functions {functions}, until {}", date(*not_after))
 }
 
 fn certificate_json(certificate: &Certificate) -> Value {
@@ -484,6 +485,7 @@ fn certificate_json(certificate: &Certificate) -> Value {
         "role": certificate.identity.role().name(),
         "name": certificate.identity.name(),
         "grid": certificate.identity.grid(),
+        "user": certificate.user,
         "functions": certificate.functions,
         "serial": certificate.serial,
         "fingerprint": certificate.public_key.fingerprint(),

@@ -422,6 +422,14 @@ pub fn run(mut options: Options) -> Result<ExitCode> {
     };
     let confinement =
         confinement(&options, &offer, functions_keys.as_ref().and_then(FolderOfKeys::of_all), &system_users)?;
+    if let Some(limit) = options.server.worker_files
+        && let Some(permitted) = WorkerLimits::files_permitted(limit)
+    {
+        bail!(
+            "--worker-files {limit}: the system permits the processes of this server {permitted} open files; give at most that, or raise \
+             the limit (ulimit -Hn, or LimitNOFILE= of a service)"
+        );
+    }
     let jobs = JobsConfig {
         server_name: name.clone(),
         slots: options.server.slots,

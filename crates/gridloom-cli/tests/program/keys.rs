@@ -5,6 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use gridloom_keys::{Grant, Identity, KeysFolder, Role, UnixTime};
+
 use crate::support::{folder, gridloom, status_and_stderr, succeeds};
 
 /// Returns an empty folder for the keys of the machines of a test.
@@ -37,6 +39,23 @@ fn written(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_string()
+}
+
+#[test]
+fn a_certificate_of_functions_shows_the_user_for_whom_they_act() {
+    let place = machines("user");
+    let identity = |role, name: &str| Identity::new("lab", role, name).unwrap();
+    let grid =
+        KeysFolder::at(place.join("head")).create(&identity(Role::Administrator, "carol"), UnixTime::now()).unwrap();
+    let grant = Grant { user: Some("anna".into()), ..Grant::new(identity(Role::Functions, "s1")) };
+    let functions = place.join("functions");
+    KeysFolder::at(&functions).store(&grid.issue(&grant, UnixTime::now()).unwrap()).unwrap();
+    let listed = succeeds(keys(&functions, &["list"]));
+    let own = "own certificate: functions of the server 's1' of the grid 'lab', only for the user 'anna', functions *, until ";
+    assert!(listed.contains(own), "{listed}");
+    assert_eq!(json(&functions, &["list", "--json"])["grids"][0]["certificate"]["user"], "anna");
+    let user = &json(&place.join("head"), &["list", "--json"])["grids"][0]["certificate"]["user"];
+    assert!(user.is_null(), "{user}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::node_keys::{PublicFolder, looking, session_and_server, why_not_confined};
 use crate::support::{Grid, Running, admit_user, file, gridloom, idl, skipped, status_and_stderr, succeeds};
@@ -148,4 +149,17 @@ fn limits_of_workers_are_checked() {
         let (code, error) = status_and_stderr(grid.serve_command("none", &[&idl()], &options));
         assert!(code == 2 && error.contains(why), "{error}");
     }
+    // The system permits the server fewer files.
+    let command = grid.serve_command("none", &[&idl()], &["--worker-files", "5000"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 2000 && exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let (code, error) = status_and_stderr(limited);
+    let why = "--worker-files 5000: the system permits the processes of this server 2000 open files; give at most that, or raise";
+    assert!(code == 1 && error.contains(why), "{error}");
 }

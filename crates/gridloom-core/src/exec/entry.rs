@@ -40,6 +40,8 @@ pub struct TaskEntry {
     /// True if the workers of its function serve one user each.
     pub is_separate: bool,
     pub(super) place: Place,
+    /// Number of its last admission.
+    pub(super) admission: u64,
     /// Number of missing inputs, plus one if it waits for its turn among the methods of its object.
     pub(super) missing: u32,
 }
@@ -48,6 +50,11 @@ impl TaskEntry {
     /// True if others may use its slot while it waits for an answer.
     pub(super) fn may_leave_slot(&self) -> bool {
         self.state == State::Running && self.task.options.gang == 0
+    }
+
+    /// Returns its position among the tasks that wait: the deepest nested calls are first, and tasks that were put back last.
+    pub(super) fn order_of_waiting(&self) -> (u64, u64) {
+        (self.place.number >> 48, self.admission)
     }
 
     /// True if a function made the call that it runs.

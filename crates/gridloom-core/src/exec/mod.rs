@@ -53,9 +53,13 @@ pub struct Executor {
     slots: u32,
     separation: Separation,
     next_number: u64,
+    /// Number of admissions so far.
+    admissions: u64,
     tasks: BTreeMap<TaskId, TaskEntry>,
     held: FairQueue,
     ready: FairQueue,
+    /// The nested calls among the ready tasks, which may use the slots that gangs lend.
+    ready_nested: FairQueue,
     /// Ready tasks that run no function and need no slot.
     copy_tasks: BTreeMap<u64, TaskId>,
     /// Number of tasks that compute.
@@ -78,8 +82,8 @@ pub struct Executor {
     /// Number of tasks of each client here.
     clients: BTreeMap<NodeId, u32>,
     users: Users,
-    /// Number of tasks here, in any state, of separate functions.
-    separate: u32,
+    /// The separate calls that have begun, as if one worker had run all of them: their users may still have workers.
+    separate_calls: WorkerUse,
 }
 
 impl Executor {
@@ -89,9 +93,11 @@ impl Executor {
             slots,
             separation: Separation::default(),
             next_number: 0,
+            admissions: 0,
             tasks: BTreeMap::new(),
             held: FairQueue::default(),
             ready: FairQueue::default(),
+            ready_nested: FairQueue::default(),
             copy_tasks: BTreeMap::new(),
             running: 0,
             gangs: 0,
@@ -105,7 +111,7 @@ impl Executor {
             readers: BTreeMap::new(),
             clients: BTreeMap::new(),
             users: Users::new(slots),
-            separate: 0,
+            separate_calls: WorkerUse::default(),
         }
     }
 
@@ -137,8 +143,8 @@ impl Executor {
         self.users.add(user);
         self.held.insert(&owner, self.users.weight(user), place, task.id);
         let is_separate = self.separation.separates(task.name());
-        self.separate += u32::from(is_separate);
-        let entry = TaskEntry { task, owner, state: State::Held, is_call, is_separate, place, missing: 0 };
+        let entry =
+            TaskEntry { task, owner, state: State::Held, is_call, is_separate, place, admission: 0, missing: 0 };
         self.tasks.insert(entry.task.id, entry);
         true
     }
@@ -171,6 +177,8 @@ impl Executor {
         let entry = self.tasks.get_mut(&id).expect("the caller saw a held task");
         assert!(self.held.serve(&entry.owner, entry.place), "the caller saw a held task");
         entry.place.priority = entry.task.options.priority;
+        self.admissions += 1;
+        entry.admission = self.admissions;
         let missing: BTreeSet<DatumId> = entry.task.inputs().filter(|datum| !is_here(*datum)).collect();
         let waits_for_turn = entry.task.object().is_some_and(|object| self.lines.wait(object, id));
         entry.missing = missing.len() as u32 + u32::from(waits_for_turn);
@@ -226,13 +234,17 @@ impl Executor {
     }
 
     /// Returns the admitted tasks that wait for a datum, and those that wait for other data and are behind the first
-    /// of them.
+    /// of them: in the order of admission, but nested calls before others, and tasks that were put back last.
     pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {
         let readers = self.waiters.get(&datum).cloned().unwrap_or_default();
-        let number = |id: &TaskId| self.tasks[id].place.number;
-        let first = readers.iter().map(number).min().unwrap_or(u64::MAX);
-        let others = self.waiting(false).into_iter().filter(|id| !readers.contains(id) && number(id) > first);
-        (readers.clone(), others.collect())
+        let order = |id: &TaskId| self.tasks[id].order_of_waiting();
+        let others: Vec<TaskId> = match readers.iter().map(order).min() {
+            Some(first) => {
+                self.waiting(false).into_iter().filter(|id| !readers.contains(id) && order(id) > first).collect()
+            }
+            None => Vec::new(),
+        };
+        (readers, others)
     }
 
     fn wait_no_more(&mut self, task: &Task) {
@@ -269,7 +281,13 @@ impl Executor {
         entry.state = State::Ready;
         match entry.task.is_replicate() {
             true => _ = self.copy_tasks.insert(entry.place.number, id),
-            false => self.ready.insert(&entry.owner, self.users.weight(&entry.owner.user), entry.place, id),
+            false => {
+                let weight = self.users.weight(&entry.owner.user);
+                self.ready.insert(&entry.owner, weight, entry.place, id);
+                if entry.is_nested() {
+                    self.ready_nested.insert(&entry.owner, weight, entry.place, id);
+                }
+            }
         }
     }
 
@@ -289,20 +307,30 @@ impl Executor {
     pub fn next_start(&mut self, queue_depth: impl Fn(&str) -> u32) -> Option<Arc<Task>> {
         let first = self.ready.first_where(|task| self.users.may_start(&self.tasks[&task]));
         let fits = |task: TaskId| self.has_slots_for(&self.tasks[&task], &queue_depth);
-        let (id, passed) = match first {
-            Some((id, passed)) if fits(id) => (id, passed),
+        let (mut passed, mut passed_nested) = (Vec::new(), Vec::new());
+        let id = match first {
+            Some((id, users)) if fits(id) => {
+                passed = users;
+                id
+            }
             // The slots that gangs lend are for nested calls only, so these pass the others.
             _ if self.lent > 0 => {
-                let is_nested = |entry: &TaskEntry| entry.is_nested() && self.users.may_start(entry);
-                let id = self.ready.iter().find(|task| is_nested(&self.tasks[task]) && fits(*task))?;
-                (id, Vec::new())
+                let may_start = |task: TaskId| self.users.may_start(&self.tasks[&task]) && fits(task);
+                let (id, users) = self.ready_nested.first_where(may_start)?;
+                passed_nested = users;
+                id
             }
             _ => return None,
         };
         let entry = self.tasks.get_mut(&id).expect("a ready task is known");
         let gang = entry.task.options.gang;
         self.ready.serve(&entry.owner, entry.place);
+        self.ready_nested.serve(&entry.owner, entry.place);
         passed.iter().for_each(|user| self.ready.pass(user));
+        passed_nested.iter().for_each(|user| self.ready_nested.pass(user));
+        if entry.is_separate {
+            self.separate_calls.record_any(&entry.owner.user);
+        }
         self.users.change(&entry.owner.user, gang, State::Ready, State::Running);
         entry.state = State::Running;
         self.running += 1;
@@ -318,11 +346,10 @@ impl Executor {
         // Workers do not know which slots belong to a gang.
         // Nor do they know which slots count for which user.
         let has_gangs = gang > 0 || self.gangs > 0 || self.lent > 0;
-        let others_run = self.running > self.users.running(&entry.owner.user);
         let is_alone = entry.task.object().is_some()
             || has_gangs
             || self.users.is_limited(&entry.owner.user)
-            || self.separate > 0 && others_run;
+            || self.may_need_another_worker(entry);
         let depth = if is_alone { 1 } else { queue_depth(entry.task.name()) };
         // At most as many tasks as there are slots leave theirs, because each is a process. A gang does not wait for
         // asking tasks: the answer that they wait for may be behind it.
@@ -330,6 +357,17 @@ impl Executor {
         let lent = if entry.is_nested() { 0 } else { self.lent };
         let taken = self.running + self.ganged + lent + left_over;
         taken + gang.max(1) <= self.slots * depth.max(1)
+    }
+
+    /// True if the workers of the tasks that have begun may not admit a ready task: it is separate and they serve other users, or
+    /// they serve one other user each.
+    fn may_need_another_worker(&self, entry: &TaskEntry) -> bool {
+        let user = &entry.owner.user;
+        // A task that waits for an answer has begun, too, and returns to its worker.
+        let begun = self.running + self.asking;
+        let has_begun_others = begun > self.users.running(user) + self.users.asking(user);
+        let is_separate = entry.is_separate || self.separate_calls.has_others(user);
+        has_begun_others && is_separate
     }
 
     /// Records that a running task has called back its program. A gang keeps its slots.
@@ -400,7 +438,6 @@ impl Executor {
     pub fn remove(&mut self, id: TaskId) -> Option<TaskEntry> {
         let entry = self.tasks.remove(&id)?;
         self.users.remove(&entry.owner.user, entry.task.options.gang, entry.state);
-        self.separate -= u32::from(entry.is_separate);
         self.gangs -= u32::from(entry.is_running_gang());
         self.ganged -= entry.extra_gang_slots();
         self.lent -= entry.lent_slots();
@@ -409,6 +446,7 @@ impl Executor {
             State::Waiting => self.wait_no_more(&entry.task),
             State::Ready => {
                 self.ready.remove(&entry.owner, entry.place);
+                self.ready_nested.remove(&entry.owner, entry.place);
                 self.copy_tasks.remove(&entry.place.number);
             }
             State::Running => self.running -= 1,
@@ -427,6 +465,7 @@ impl Executor {
         if self.tasks.is_empty() {
             self.held.rest();
             self.ready.rest();
+            self.ready_nested.rest();
         }
         for output in &entry.task.outputs {
             self.producers.remove(&output.datum);
@@ -449,6 +488,7 @@ impl Executor {
             let weight = self.users.weight(user);
             self.held.set_weight(user, weight);
             self.ready.set_weight(user, weight);
+            self.ready_nested.set_weight(user, weight);
         }
     }
 
@@ -550,11 +590,11 @@ impl Executor {
         self.tasks.len() - self.held.len()
     }
 
-    /// Returns all tasks in the order of admission.
+    /// Returns all tasks in the order of admission: those that were admitted, then those that are held.
     pub fn tasks(&self) -> impl Iterator<Item = &TaskEntry> {
-        let mut tasks: Vec<&TaskEntry> = self.tasks.values().collect();
-        tasks.sort_by_key(|entry| entry.place.number);
-        tasks.into_iter()
+        let mut admitted: Vec<&TaskEntry> = self.tasks.values().filter(|entry| entry.state != State::Held).collect();
+        admitted.sort_by_key(|entry| entry.admission);
+        admitted.into_iter().chain(self.held())
     }
 
     /// Returns the number of all tasks.
@@ -586,9 +626,11 @@ impl Executor {
             (State::AwaitingCalls, self.calling as usize),
         ];
         self.users.check(self.tasks.values())?;
-        let separate = self.tasks.values().filter(|entry| entry.is_separate).count();
-        if separate != self.separate as usize {
-            return Err(format!("{separate} tasks are of separate functions, and {} are counted", self.separate));
+        let is_nested =
+            |entry: &&TaskEntry| entry.state == State::Ready && !entry.task.is_replicate() && entry.is_nested();
+        let (nested, listed) = (self.tasks.values().filter(is_nested).count(), self.ready_nested.len());
+        if nested != listed {
+            return Err(format!("{nested} ready tasks are nested calls, and {listed} are listed"));
         }
         let ganged: u32 = self.tasks.values().map(TaskEntry::extra_gang_slots).sum();
         if ganged != self.ganged {

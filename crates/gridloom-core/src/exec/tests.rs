@@ -303,6 +303,109 @@ fn short_calls_of_different_users_do_not_queue_in_one_worker() {
     }
 }
 
+#[test]
+fn a_short_call_does_not_queue_where_the_workers_have_run_code_of_another_user() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(1);
+    let sent = Task { kind: TaskKind::call("python/run", 0), ..(*task(1, &[], 21)).clone() };
+    let add = |executor: &mut Executor, task: Arc<Task>, user: &str| {
+        executor.add(task, &user.into(), true);
+        admit_first(executor, |_| true);
+    };
+    add(&mut executor, Arc::new(sent), "anna");
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
+    executor.remove(id(1));
+    // The worker of Anna's code is still there, and runs her other calls.
+    for (serial, user) in [(2, "anna"), (3, "bert"), (4, "anna")] {
+        add(&mut executor, task(serial, &[], 20 + serial), user);
+    }
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
+    assert_eq!(executor.next_start(|_| 9), None);
+    // A task that waits for an answer keeps its worker.
+    executor.begin_callback_wait(id(2));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    executor.remove(id(3));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(4), "that of its own user");
+    executor.end_callback_wait(id(2));
+    executor.check().unwrap();
+}
+
+#[test]
+fn a_short_call_does_not_queue_behind_one_of_another_user_that_waits_for_an_answer() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let mut executor = Executor::new(1).with_separation(Separation::AllFunctions);
+    for (serial, user) in [(1, "anna"), (2, "bert"), (3, "bert")] {
+        executor.add(task(serial, &[], 20 + serial), &user.into(), true);
+        admit_first(&mut executor, |_| true);
+    }
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(1));
+    executor.begin_callback_wait(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(2));
+    assert_eq!(executor.next_start(|_| 9), None);
+    executor.remove(id(1));
+    assert_eq!(executor.next_start(|_| 9).unwrap().id, id(3));
+    executor.check().unwrap();
+}
+
+#[test]
+fn tasks_that_wait_are_ordered_by_their_admission_and_not_by_their_arrival() {
+    let id = |serial| TaskId { client: NodeId(1), serial };
+    let with = |serial: u64, number: i32| {
+        let options = CallOptions { priority: gridloom_base::Priority(number), ..CallOptions::default() };
+        Arc::new(Task { options, ..(*task(serial, &[50 + serial], 20 + serial)).clone() })
+    };
+    let mut executor = Executor::new(1);
+    for task in [with(1, 3), with(2, 0), with(3, -1)] {
+        executor.add(task, &"user".into(), true);
+    }
+    let admissions = [3, 2, 1].map(|serial| {
+        assert_eq!(executor.first_held().unwrap().task.id, id(serial));
+        admit_first(&mut executor, |_| false);
+        id(serial)
+    });
+    assert_eq!(executor.tasks().map(|entry| entry.task.id).collect::<Vec<_>>(), admissions);
+    assert_eq!(executor.waiting_for(datum(53)), (vec![id(3)], vec![id(1), id(2)]));
+    assert_eq!(executor.waiting_for(datum(52)), (vec![id(2)], vec![id(1)]));
+    assert_eq!(executor.waiting_for(datum(51)), (vec![id(1)], vec![]));
+    // A held task is listed last, whatever its number.
+    executor.put_back(id(3));
+    assert_eq!(executor.tasks().last().unwrap().task.id, id(3));
+    admit_first(&mut executor, |_| false);
+    assert_eq!(executor.waiting_for(datum(53)), (vec![id(3)], vec![]));
+}
+
+/// Earlier, each start walked over all ready tasks while slots were lent.
+#[test]
+fn nested_calls_start_at_once_beside_many_tasks_that_may_not_have_lent_slots() {
+    const TASKS: u64 = 30_000;
+    let mut executor = Executor::new(2);
+    executor.add(gang(1, 2), &"user".into(), true);
+    admit_first(&mut executor, |_| true);
+    let first = executor.next_start(|_| 1).unwrap().id;
+    executor.begin_calling(first);
+    let of = |serial: u64, client: u64| {
+        let id = TaskId { client: NodeId(client), serial };
+        Arc::new(Task { id, outputs: Vec::new(), ..(*task(serial, &[], 0)).clone() })
+    };
+    // Each start takes a turn of many programs.
+    for serial in 2..TASKS {
+        executor.add(of(serial, serial), &"user".into(), true);
+    }
+    for serial in TASKS..TASKS + 1000 {
+        executor.add(nested(of(serial, 1)), &"user".into(), true);
+    }
+    while executor.first_held().is_some() {
+        admit_first(&mut executor, |_| true);
+    }
+    for _ in 0..1000 {
+        let id = executor.next_start(|_| 1).expect("it has lent slots").id;
+        assert!(id.serial >= TASKS, "{id}");
+        executor.remove(id);
+    }
+    assert_eq!(executor.next_start(|_| 1), None);
+    executor.check().unwrap();
+}
+
 /// Returns rules that allow each user that many slots.
 fn slots_allowed(slots: u64) -> Arc<Rules> {
     let everybody =

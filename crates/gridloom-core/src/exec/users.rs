@@ -118,6 +118,11 @@ impl Users {
         self.users.get(user).map_or(0, |user| user.running as u32)
     }
 
+    /// Returns the number of tasks that wait for answers to callbacks.
+    pub(super) fn asking(&self, user: &str) -> u32 {
+        self.users.get(user).map_or(0, |user| user.asking)
+    }
+
     /// Returns the number of tasks that have not begun.
     pub(super) fn waiting(&self, user: &str) -> u64 {
         self.users.get(user).map_or(0, |user| user.held + user.waiting + user.ready)

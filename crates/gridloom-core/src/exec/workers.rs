@@ -76,6 +76,24 @@ impl WorkerUse {
         }
     }
 
+    /// True if it has run calls of a user other than this one.
+    pub(super) fn has_others(&self, own: &str) -> bool {
+        match self {
+            WorkerUse::Unused => false,
+            WorkerUse::OfUser { user, .. } => **user != *own,
+            WorkerUse::Shared => true,
+        }
+    }
+
+    /// Records a call of a user, for several workers together.
+    pub(super) fn record_any(&mut self, of: &str) {
+        match self {
+            WorkerUse::Unused => *self = WorkerUse::OfUser { user: of.into(), has_run_separate: true },
+            WorkerUse::OfUser { user, .. } if **user == *of => {}
+            WorkerUse::OfUser { .. } | WorkerUse::Shared => *self = WorkerUse::Shared,
+        }
+    }
+
     /// Records that the worker gets the call.
     ///
     /// # Panics

@@ -140,7 +140,7 @@ impl Core {
             }
             Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
-            Effect::LimitDisk { limits } => self.store.limit_disk(limits),
+            Effect::LimitDisk { limits } => self.store.limit_disk(&limits),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
                     self.store.put(named, meta, payload);
@@ -480,7 +480,7 @@ impl Core {
                     let why: String = why.chars().take(REFUSAL_CHARS_MAX).collect();
                     match fault {
                         ConnectionFault::Revoked => self.contacts.lose_as(token, fault, &why),
-                        _ => self.contacts.lose(token, &format!("it rejected a message: {why}")),
+                        _ => self.contacts.lose(token, &format!("the peer rejected a message of this node: {why}")),
                     }
                 }
                 WorldMessage::RevocationsKnown { digest } => {
@@ -490,7 +490,7 @@ impl Core {
                 WorldMessage::Revocations { lines } => self.revocations.add(&lines)?,
                 aside => self.streams.on_world_message(from, aside)?,
             },
-            Kind::ProcessMessage => unreachable!("the limits of a control connection have no letters"),
+            Kind::ProcessMessage => unreachable!("a control connection admits no messages of processes"),
         }
         Ok(())
     }

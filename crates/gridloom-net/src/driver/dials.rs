@@ -56,7 +56,7 @@ impl Dial {
     /// only if all are.
     pub(super) fn why_failed(&self) -> ConnectionError {
         let (permanent, other): (Vec<_>, Vec<_>) = self.reasons.iter().partition(|one| one.fault.is_permanent());
-        let refuses = (!permanent.is_empty()).then_some("another address is that of a node that refuses");
+        let refuses = (!permanent.is_empty()).then_some("a node at another of its addresses refuses the connection");
         let (shown, refuses) = if other.is_empty() { (permanent, None) } else { (other, refuses) };
         let revoked = shown.iter().find(|one| one.fault == ConnectionFault::Revoked);
         let fault = revoked.or(shown.first()).map_or(ConnectionFault::Other, |one| one.fault);
@@ -216,7 +216,7 @@ mod tests {
         dial.attempt_failed(closed.clone());
         assert!(dial.has_failed() && dial.why_failed() == closed);
         dial.add_reason(error(ConnectionFault::WrongGrid, "the agent there refused: it is of another grid"));
-        let why = "why; another address is that of a node that refuses";
+        let why = "why; a node at another of its addresses refuses the connection";
         assert_eq!(dial.why_failed(), error(ConnectionFault::Closed, why));
         dial.reasons.remove(0);
         assert_eq!(dial.why_failed().fault, ConnectionFault::WrongGrid);

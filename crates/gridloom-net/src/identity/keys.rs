@@ -220,12 +220,20 @@ impl FunctionKeys {
     /// another machine.
     ///
     /// # Errors
-    /// If the files of the authority cannot be used, or the name is not that of a user.
+    /// If the user is revoked, the files of the authority cannot be used, or the name is not that of a user.
     pub fn for_user(&self, user: &str, functions: &[Pattern], now: UnixTime) -> Result<Option<Bundle>, KeysError> {
         let Some(grid) = &self.issuer else { return Ok(None) };
         let functions = Patterns::new(functions.iter().cloned())?;
         let identity = self.current.issued.certificate.identity.clone();
         grid.issue(&Grant { user: Some(user.into()), functions, ..Grant::new(identity) }, now).map(Some)
+    }
+
+    /// Checks that the functions of a user may have keys. Where the authority is on another machine, it checks nothing.
+    ///
+    /// # Errors
+    /// If the user is revoked, or the files of the authority cannot be used.
+    pub fn check_user(&self, user: &str, now: UnixTime) -> Result<(), KeysError> {
+        self.issuer.as_ref().map_or(Ok(()), |grid| grid.check_user(user, now))
     }
 
     pub fn can_renew(&self) -> bool {
@@ -266,7 +274,11 @@ impl NodeKeys {
         Ok(NodeKeys { own: Keys(Found::Membership(membership)), functions: None })
     }
 
-    fn issue(grid: &GridFolder, role: Role, name: &str) -> Result<NodeKeys, KeysError> {
+    /// Issues the keys of an agent or server with the authority in that folder.
+    ///
+    /// # Errors
+    /// If the authority is not there, or the name cannot be that of a node.
+    pub fn issue(grid: &GridFolder, role: Role, name: &str) -> Result<NodeKeys, KeysError> {
         let IssuedKeys { own, functions, revocations } = IssuedKeys::with_lifetime(grid, role, name, Grant::LIFETIME)?;
         let grant = Grant::new(own.issued.certificate.identity.clone());
         let own = own.membership()?;

@@ -16,6 +16,7 @@ use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_core::exec::Separation;
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
+use rustix::process::{Resource, getrlimit};
 
 use super::{Confinement, SystemUsers};
 
@@ -58,6 +59,15 @@ pub struct JobsConfig {
     pub confinement: Option<Confinement>,
 }
 
+impl JobsConfig {
+    /// Returns the limit of the shared memory that a confined worker has for itself: that of its memory. Without one, all workers together
+    /// get at most half of the memory of this machine; `None` if that is unknown.
+    pub(super) fn shared_memory_bytes(&self) -> Option<u64> {
+        let share = || Some(Memory::find().total_bytes? / 2 / u64::from(self.slots.max(1)));
+        self.limits.memory_bytes.or_else(share)
+    }
+}
+
 /// What one worker and the processes that it has started may use; `None` means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkerLimits {
@@ -65,7 +75,7 @@ pub struct WorkerLimits {
     pub memory_bytes: Option<u64>,
     /// Number of processes, the worker included.
     pub processes: Option<u64>,
-    /// Number of open files of each process.
+    /// Number of open files of each process. If the system permits this process fewer, that number applies.
     pub files: Option<u64>,
     /// Time that a call may compute, without waits for its program and for calls of its own.
     pub call_time: Option<Duration>,
@@ -74,6 +84,11 @@ pub struct WorkerLimits {
 impl WorkerLimits {
     /// Range of the limit of open files: a worker needs some itself.
     pub const FILES: RangeInclusive<u64> = 64..=1 << 20;
+    /// Returns the largest limit of open files that the system permits, if it permits fewer than `limit`.
+    pub fn files_permitted(limit: u64) -> Option<u64> {
+        getrlimit(Resource::Nofile).maximum.filter(|maximum| *maximum < limit)
+    }
+
     /// Shortest limit of the time of a call. It is checked ten times a second.
     pub const CALL_TIME_MIN: Duration = Duration::from_millis(100);
 }
@@ -117,8 +132,16 @@ pub trait FunctionKeyFolders: fmt::Debug + Send + Sync {
     /// Returns a folder that the worker of this user can read.
     ///
     /// # Errors
-    /// If it cannot be made.
-    fn folder_of(&self, user: &WorkerUser) -> io::Result<PathBuf>;
+    /// If the user is revoked, or the folder cannot be made.
+    fn folder_of(&self, user: &WorkerUser) -> io::Result<HeldKeys>;
+}
+
+/// A folder with keys of functions, which is kept while a worker holds this.
+#[derive(Clone, Debug)]
+pub struct HeldKeys {
+    pub folder: PathBuf,
+    /// Shared by all workers that use the folder, and by its owner.
+    pub holders: Arc<()>,
 }
 
 /// Variables that tell numerical libraries (OpenMP, OpenBLAS, MKL, BLIS, NumExpr) how many threads a call may use.

@@ -165,7 +165,7 @@ impl Confinement {
     }
 
     /// Confines the process that the command will start, and creates its scratch folder. The process runs as `owner`, a user
-    /// and a group. `keys`: a folder that it may read, too.
+    /// and a group. `keys`: a folder that it may read, too. `shared_memory_bytes` limits its own shared memory, if it gets any.
     ///
     /// # Errors
     /// If the folder cannot be created, or the kernel has no memory. A permitted file that does not exist, or that this
@@ -176,6 +176,7 @@ impl Confinement {
         scratch: &mut Scratch,
         (program, keys): (&Path, Option<&Path>),
         owner: Option<(u32, u32)>,
+        shared_memory_bytes: Option<u64>,
     ) -> io::Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(scratch.path()).map_err(|error| {
             let why = format!(
@@ -191,10 +192,11 @@ impl Confinement {
         }
         command.env("TMPDIR", scratch.path()).env(CONFINED_VARIABLE, "1");
         let ruleset = self.ruleset(scratch.path(), program, keys)?;
-        let (filters, has_own_shared_memory) = (self.filters.clone(), self.has_own_shared_memory);
+        let filters = self.filters.clone();
+        let shared_memory = self.has_own_shared_memory.then(|| shared_memory::options(shared_memory_bytes));
         let enter = move || {
-            if has_own_shared_memory {
-                shared_memory::separate()?;
+            if let Some(options) = &shared_memory {
+                shared_memory::separate(options)?;
                 // The rule of the folder does not apply to what is mounted over it.
                 ruleset.grant(Path::new(SHARED_MEMORY), Access::Write)?;
             }
@@ -312,7 +314,7 @@ mod tests {
         };
         let (mut command, mut scratch) = (Command::new("/bin/sh"), Scratch::new().unwrap());
         command.args(["-c", script]).stdin(Stdio::null()).stderr(Stdio::piped());
-        confinement.apply(&mut command, &mut scratch, (Path::new("/bin/sh"), None), None).unwrap();
+        confinement.apply(&mut command, &mut scratch, (Path::new("/bin/sh"), None), None, None).unwrap();
         let output = command.output().unwrap();
         Some(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
     }

@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridloom_base::{DatumId, Meta, TaskError};
 use gridloom_core::exec::WorkerUse;
@@ -15,14 +15,15 @@ use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, setrlimit, setsid};
 
 use super::call_clock::CallClock;
 use super::kind::Kind;
 use super::orphans::MarkedChild;
+use super::processes::processor_time;
 use super::scratch::Scratch;
 use super::watch::Excess;
-use super::{JobsConfig, RunAs, WorkerUser, environment};
+use super::{HeldKeys, JobsConfig, RunAs, WorkerLimits, WorkerUser, environment};
 use crate::identity::FUNCTION_KEYS_VARIABLE;
 use crate::payload::Payload;
 use crate::segment::{Memory, SegmentMut, SharedWords, destroyed_count};
@@ -197,12 +198,14 @@ pub(super) struct Worker {
     serials: Serials,
     /// Scratch folder, removed with its content once the process has ended.
     _scratch: Scratch,
+    /// The keys of its functions, if it serves one user.
+    _keys: Option<HeldKeys>,
 }
 
 impl Worker {
     /// Starts a worker. Its socket is its descriptor 0, so that no other process inherits it accidentally; its
-    /// standard output goes to our standard error. It leads a process group that includes the processes that its
-    /// functions start.
+    /// standard output goes to our standard error. It leads a session that includes the processes that its
+    /// functions start: these can join no process group of another session, and signals of the server's terminal do not reach them.
     pub(super) fn start(
         kind: Kind,
         config: &JobsConfig,
@@ -221,11 +224,13 @@ impl Worker {
             }
         }
         let kept = ALLOCATOR_ENV.iter().filter(|(name, _)| std::env::var_os(name).is_none());
-        command.process_group(0).args(["--fd", "0"]).envs(kept.copied());
+        command.args(["--fd", "0"]).envs(kept.copied());
+        // SAFETY: between fork and exec the closure makes a system call and allocates nothing.
+        unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
         command.env(SERVER_PROTOCOL_VARIABLE, VERSIONS.1.to_string());
         command.envs(config.env.iter().map(|(name, value)| (name, value)));
         let keys = config.function_keys.as_ref().zip(user).map(|(keys, user)| keys.folder_of(user)).transpose()?;
-        command.envs(keys.iter().map(|folder| (FUNCTION_KEYS_VARIABLE, folder)));
+        command.envs(keys.iter().map(|keys| (FUNCTION_KEYS_VARIABLE, &keys.folder)));
         command.stdin(Stdio::from(theirs)).stdout(Stdio::from(rustix::stdio::stderr().try_clone_to_owned()?));
         let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX)?;
         let segments_max = limit_files(&mut command, config.limits.files);
@@ -234,7 +239,13 @@ impl Worker {
             let program = PathBuf::from(command.get_program());
             let owner = run_as.map(|run_as| (run_as.user, run_as.group));
             confinement
-                .apply(&mut command, &mut scratch, (&program, keys.as_deref()), owner)
+                .apply(
+                    &mut command,
+                    &mut scratch,
+                    (&program, keys.as_ref().map(|keys| keys.folder.as_path())),
+                    owner,
+                    config.shared_memory_bytes(),
+                )
                 .map_err(|error| io::Error::new(error.kind(), format!("a worker cannot be confined: {error}")))?;
         }
         let mut child = MarkedChild::spawn(&mut command).map_err(|error| {
@@ -284,6 +295,7 @@ impl Worker {
             loaded: BTreeSet::new(),
             serials: Serials { next: 1, ended: 0 },
             _scratch: scratch,
+            _keys: keys,
         };
         link.outbox.push_fd(words_fd);
         link.outbox.push(&ToWorker::Setup(setup), std::iter::empty())?;
@@ -454,7 +466,7 @@ impl Worker {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let has_gang = self.tasks.iter().any(|sent| sent.pending.task.options.gang > 0);
-        if has_gang || matches!(self.end.excess, Some(Excess::Processes { .. })) {
+        if has_gang || self.end.excess.is_some() {
             self.child.kill_all();
         }
     }
@@ -462,6 +474,11 @@ impl Worker {
     /// Returns its pid, unless it is ending.
     pub(super) fn pid(&self) -> Option<Pid> {
         if self.end.dying { None } else { raw_pid(&self.child) }
+    }
+
+    /// Returns the processor time that it has used.
+    pub(super) fn processor_time(&self) -> Duration {
+        processor_time(self.child.id() as i32).unwrap_or_default()
     }
 
     /// Returns how the process ended, if it has. Also kills the processes that its functions had started.
@@ -509,6 +526,8 @@ impl Worker {
 /// Limits the open files of a process that the command will start. Returns the number of segments that it may keep mapped.
 fn limit_files(command: &mut Command, limit: Option<u64>) -> usize {
     let Some(limit) = limit else { return KNOWN_SEGMENTS_MAX };
+    // Only root can raise the limit of this process, and the worker may run as another user.
+    let limit = WorkerLimits::files_permitted(limit).unwrap_or(limit);
     command.env(FILES_LIMIT_VARIABLE, limit.to_string());
     let both = Rlimit { current: Some(limit), maximum: Some(limit) };
     // SAFETY: between fork and exec the closure makes a system call and allocates nothing.

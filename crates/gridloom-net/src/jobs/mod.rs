@@ -16,12 +16,13 @@
 //! **Invariants.** A started task ends with exactly one event. Only the task that ran when its worker died may fail;
 //! the tasks queued behind it go to another worker. Results are in the store before their event is visible.
 //!
-//! **Not done here.** This module has no threads and never waits: the caller polls the descriptors of
-//! [`Jobs::take_registrations`], calls [`Jobs::on_ready`] for each event (level-triggered), and calls [`Jobs::flush`]
+//! **Not done here.** This module never waits; threads measure workers (`watch`) and look up accounts (`accounts`). The caller polls the
+//! descriptors of [`Jobs::register_with`], calls [`Jobs::on_ready`] for each event (level-triggered), and calls [`Jobs::flush`]
 //! before it waits again. Call everything from a thread that lives as long as the server: the kernel ends the workers
 //! with the thread that started them. The `pool` manages the processes; the contract of a worker is documented at
 //! [`gridloom_core::call::WorkerEvent`].
 
+mod accounts;
 mod after_death;
 pub mod blocking;
 mod call_clock;
@@ -56,6 +57,7 @@ use gridloom_core::graph::Task;
 use gridloom_idl::Definition;
 use rustix::process::Pid;
 
+use self::accounts::{Account, Accounts};
 use self::after_death::TaskDisposition;
 use self::kind::Kind;
 use self::link::{Pending, WaitReason};
@@ -69,8 +71,8 @@ use crate::worker::protocol::{Progress, TASKS_PER_WORKER_MAX, ToWorker};
 
 pub use blocking::BlockingJobs;
 pub use config::{
-    FunctionKeyFolders, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken, WorkerUser,
-    shared_threads, store_bytes_default,
+    FunctionKeyFolders, HeldKeys, Interpreter, JobEvent, JobsConfig, Registration, WorkerLimits, WorkerToken,
+    WorkerUser, shared_threads, store_bytes_default,
 };
 pub use confinement::{CONFINED_VARIABLE, Confinement, ConfinementError, PermittedFiles};
 pub use speed::measure_speed;
@@ -87,6 +89,9 @@ fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
     };
     LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
+
+/// The token of the descriptor that reports accounts. Those of workers begin at 1.
+const ACCOUNTS: WorkerToken = WorkerToken(0);
 
 /// Maximum number of users that are remembered.
 const USERS_MAX: usize = 4096;
@@ -109,8 +114,9 @@ pub struct Jobs {
     backlog: VecDeque<Pending>,
     /// The functions that users may call, as their programs' certificates say.
     rights: BTreeMap<Box<str>, Vec<Pattern>>,
-    /// System users that were looked up, by users of the grid.
-    system_users: BTreeMap<Box<str>, Arc<RunAs>>,
+    accounts: Accounts,
+    /// Tasks whose users' accounts are being looked up, in order.
+    without_account: BTreeMap<Box<str>, Vec<Pending>>,
     events: Vec<JobEvent>,
     watch: Option<LimitWatch>,
     /// Time of the next reading of the clocks of calls.
@@ -138,7 +144,8 @@ impl Jobs {
             objects: BTreeMap::new(),
             backlog: VecDeque::new(),
             rights: BTreeMap::new(),
-            system_users: BTreeMap::new(),
+            accounts: Accounts::new(config.system_users.clone()),
+            without_account: BTreeMap::new(),
             events: Vec::new(),
             watch: watch_of(config.limits),
             next_reading: Instant::now(),
@@ -169,20 +176,39 @@ impl Jobs {
 
     /// Runs a task as soon as a slot is free. Its inputs must be in the store. Ends with exactly one event.
     pub fn start(&mut self, task: Arc<Task>, store: &Store) {
-        let run_as = match self.system_user(task.options.user.as_deref().unwrap_or_default()) {
-            Ok(run_as) => run_as,
-            Err(why) => {
-                let (function, server) = (task.name().to_string(), self.config.server_name.clone());
-                return self.end(task.id, Err(TaskError::NotPermitted { function, server, why }), 0);
-            }
-        };
-        match fetch::fetch(&self.config, &self.functions, &task, store) {
-            Ok(pending) => {
-                self.backlog.push_back(Pending { run_as, ..pending });
+        let user = task.options.user.as_deref().unwrap_or_default();
+        let account = self.accounts.of(user, Instant::now());
+        if let Account::Known(Err(why)) = account {
+            return self.refuse(&task, why);
+        }
+        match (fetch::fetch(&self.config, &self.functions, &task, store), account) {
+            (Ok(pending), Account::Known(account)) => {
+                self.backlog.push_back(Pending { run_as: account.unwrap_or_default(), ..pending });
                 self.dispatch();
             }
-            Err(error) => self.end(task.id, Err(error), 0),
+            (Ok(pending), Account::Awaited) => self.without_account.entry(user.into()).or_default().push(pending),
+            (Err(error), _) => self.end(task.id, Err(error), 0),
         }
+    }
+
+    /// Runs tasks whose users' accounts have been found.
+    fn on_accounts(&mut self) {
+        let now = Instant::now();
+        for user in self.accounts.take_found(now) {
+            for pending in self.without_account.remove(&user).unwrap_or_default() {
+                match self.accounts.of(&user, now) {
+                    Account::Known(Ok(run_as)) => self.backlog.push_back(Pending { run_as, ..pending }),
+                    Account::Known(Err(why)) => self.refuse(&pending.task, why),
+                    Account::Awaited => self.without_account.entry(user.clone()).or_default().push(pending),
+                }
+            }
+        }
+        self.dispatch();
+    }
+
+    fn refuse(&mut self, task: &Task, why: String) {
+        let (function, server) = (task.name().to_string(), self.config.server_name.clone());
+        self.end(task.id, Err(TaskError::NotPermitted { function, server, why }), 0);
     }
 
     /// Records the rights of a user whose program has connected. Those of the latest program apply.
@@ -209,21 +235,6 @@ impl Jobs {
             None => vec![Pattern::all()],
         };
         Some(WorkerUser { name, functions, group: pending.run_as.as_ref().map(|run_as| run_as.group) })
-    }
-
-    /// Returns the system user for a user of the grid. Looking one up takes milliseconds, so successes are kept.
-    fn system_user(&mut self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
-        if let Some(known) = self.system_users.get(user) {
-            return Ok(Some(known.clone()));
-        }
-        let run_as = self.config.system_users.of(user)?;
-        if self.config.system_users.are_per_user() {
-            if self.system_users.len() >= USERS_MAX {
-                self.system_users.clear();
-            }
-            self.system_users.extend(run_as.iter().map(|run_as| (user.into(), run_as.clone())));
-        }
-        Ok(run_as)
     }
 
     /// Kills a started task; a task that checks for cancellation first gets a short time to end by itself. Its event
@@ -254,6 +265,10 @@ impl Jobs {
             self.end(task, Err(TaskError::Cancelled), 0);
             return true;
         }
+        if self.withdraw_without_account(task) {
+            self.end(task, Err(TaskError::Cancelled), 0);
+            return true;
+        }
         for link in self.pool.links_mut() {
             let Some(at) = link.tasks.iter().position(|sent| sent.pending.task.id == task) else { continue };
             if link.end.dying || !link.board().withdraw(link.tasks[at].serial) {
@@ -265,6 +280,14 @@ impl Jobs {
             return true;
         }
         false
+    }
+
+    /// Removes a task whose user's account is being looked up. Returns false if it is none.
+    fn withdraw_without_account(&mut self, task: TaskId) -> bool {
+        self.without_account.values_mut().any(|waiting| {
+            let at = waiting.iter().position(|pending| pending.task.id == task);
+            at.map(|at| waiting.remove(at)).is_some()
+        })
     }
 
     /// Passes the program's reply to a task that has called it back. Does nothing if the task has ended.
@@ -282,22 +305,20 @@ impl Jobs {
         }
     }
 
-    /// Returns the changes to the watched descriptors, in order.
-    pub fn take_registrations(&mut self) -> Vec<Registration> {
-        self.pool.take_registrations()
-    }
-
-    /// Applies the changes of [`Jobs::take_registrations`] to an epoll; a worker's events carry the value that `data`
-    /// returns for its token.
+    /// Applies the changes to the watched descriptors to an epoll. Events carry the value that `data` returns for the token.
     ///
     /// # Errors
-    /// If the epoll rejects a descriptor. If the epoll refuses a descriptor.
+    /// If the epoll rejects a descriptor.
     pub fn register_with(&mut self, epoll: BorrowedFd<'_>, data: impl Fn(WorkerToken) -> u64) -> std::io::Result<()> {
+        self.accounts.register_with(epoll, data(ACCOUNTS))?;
         self.pool.register_with(epoll, data)
     }
 
-    /// Handles a readable or writable descriptor of a worker. Does nothing if the worker no longer exists.
+    /// Handles a readable or writable descriptor. Does nothing if its worker no longer exists.
     pub fn on_ready(&mut self, token: WorkerToken, store: &Store) {
+        if token == ACCOUNTS {
+            return self.on_accounts();
+        }
         let Some(link) = self.pool.get_mut(token) else { return };
         match reply::read(link, store, &self.config.server_name, &mut self.events) {
             Ok(Received::Some) => {}
@@ -495,7 +516,11 @@ impl Jobs {
         self.spare_workers.retain(|worker| *worker != token);
         let tasks = std::mem::take(&mut link.tasks);
         let progress: Vec<Progress> = tasks.iter().map(|sent| link.board().progress(sent.serial)).collect();
-        let culprit = after_death::culprit(&progress, link.end.fault.is_some(), &death);
+        // The time of a call is that of the first task, whatever the worker has reported.
+        let culprit = match link.end.excess {
+            Some(Excess::CallTime) => (!progress.is_empty()).then_some(0),
+            _ => after_death::culprit(&progress, link.end.fault.is_some(), &death),
+        };
         let mut again = Vec::new();
         for (at, mut sent) in tasks.into_iter().enumerate() {
             let is_culprit = culprit == Some(at);

@@ -1,12 +1,14 @@
-//! Kills the processes that a gang has left behind when its worker is killed.
+//! Kills the processes that a worker leaves behind when it is killed.
 //!
-//! A worker ends them itself at the end of a call, but cannot do so if it is killed. The kernel then reparents its
-//! descendants, and those that have started a session of their own are no longer in its process group. Each worker
-//! therefore gets a unique marker in its environment. All its descendants inherit the marker, and the server searches
-//! for it.
+//! Those of its process group end with it. Others are found in two ways: they are members of its session or descendants
+//! ([`ProcessList`]), or they have its marker. Each worker gets a unique marker in its environment, and all its descendants
+//! inherit it. The kernel reparents descendants whose parent has ended, so only the marker leads to those that have also begun a session of their own.
 //!
-//! **Limits:** processes that have cleared their environment, belong to another user, or run on another machine are
-//! not found. Nothing is searched for after the server itself was killed.
+//! A gang ends its processes itself at the end of a call, but cannot do so if it is killed.
+//!
+//! **Limits:** processes that have begun a session of their own, whose parent has ended, and that have cleared their
+//! environment are not found. Nor are those that belong to another user or run on another machine. Nothing is searched for after the
+//! server itself was killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +18,7 @@ use std::process::{Child, Command};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::processes::ProcessList;
 use crate::identity::random;
 
 /// Environment variable that identifies the worker, for the worker and all processes that its functions start.
@@ -41,14 +44,15 @@ impl MarkedChild {
         Ok(MarkedChild { child, marker: word })
     }
 
-    /// Kills all processes with the marker. Does not wait for their end: a killed process starts no others.
+    /// Kills all its processes. Does not wait for their end: a killed process starts no others.
     pub(super) fn kill_all(&self) {
         let own = format!("{WORKER_VARIABLE}={}", self.marker).into_bytes();
         let mut killed = BTreeSet::new();
         for _ in 0..SCANS_MAX {
-            let Ok(all) = fs::read_dir("/proc") else { return };
-            let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-            let new: Vec<i32> = pids.filter(|pid| !killed.contains(pid) && kill_if_marked(*pid, &own)).collect();
+            let list = ProcessList::read();
+            let of_worker = list.of_worker(self.child.id() as i32);
+            let is_own = |pid: i32| (of_worker.contains(&pid) && list.is_current(pid)) || has_marker(pid, &own);
+            let new: Vec<i32> = list.pids().filter(|pid| !killed.contains(pid) && kill_if(*pid, is_own)).collect();
             if new.is_empty() {
                 return;
             }
@@ -71,23 +75,42 @@ impl DerefMut for MarkedChild {
     }
 }
 
-/// Kills the process if its environment contains `own`, and reports whether it did. A process that has ended has no environment.
-fn kill_if_marked(pid: i32, own: &[u8]) -> bool {
+/// Kills a process that `is_own`, and reports whether it did.
+fn kill_if(pid: i32, is_own: impl Fn(i32) -> bool) -> bool {
     let Some(process) = Pid::from_raw(pid) else { return false };
     // The pidfd refers to this process even if its pid is reused.
     let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return false };
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    is_own(pid) && pidfd_send_signal(&process, Signal::KILL).is_ok()
+}
+
+/// Reports whether the environment of a process contains `own`. A process that has ended has no environment.
+fn has_marker(pid: i32, own: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == own)
-        && pidfd_send_signal(&process, Signal::KILL).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Read};
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Stdio;
 
     use super::*;
+
+    #[test]
+    fn members_of_the_session_end_even_without_the_marker() {
+        let script = "(env -i sh -c 'sleep 20 & echo begun; sleep 20; echo alive' &); sleep 20; echo alive";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        // SAFETY: between fork and exec the closure makes a system call and allocates nothing.
+        unsafe { command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?)) };
+        let mut worker = MarkedChild::spawn(&mut command).unwrap();
+        let (mut output, mut told) = (BufReader::new(worker.stdout.take().unwrap()), String::new());
+        output.read_line(&mut told).unwrap();
+        worker.kill_all();
+        output.read_to_string(&mut told).unwrap();
+        assert_eq!((told.as_str(), worker.wait().unwrap().signal()), ("begun\n", Some(9)));
+    }
 
     #[test]
     fn all_that_a_worker_has_started_ends_and_nothing_else() {

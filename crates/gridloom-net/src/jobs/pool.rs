@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
+use super::call_clock::FirstCall;
 use super::kind::Kind;
 use super::link::{self, Death, WaitReason, Worker};
 use super::watch::{Excess, MeasuredWorker};
@@ -162,10 +163,12 @@ impl Pool {
     /// Kills the workers whose calls have computed longer than the limit.
     pub(super) fn kill_slow_calls(&mut self, now: Instant, limit: Duration) {
         for link in self.links.values_mut().filter(|link| !link.end.dying) {
-            let is_running = |serial: &u64| link.board().progress(*serial) == Progress::Running;
-            let running = link.tasks.iter().map(|sent| sent.serial).find(is_running);
-            let waits = link.pause != WaitReason::None;
-            if link.clock.read(now, running, waits) > limit {
+            let first = link.tasks.front().filter(|_| link.ready).map(|sent| FirstCall {
+                serial: sent.serial,
+                has_begun: link.board().progress(sent.serial) == Progress::Running,
+                waits: (link.pause != WaitReason::None).then(|| link.processor_time()),
+            });
+            if link.clock.read(now, first) > limit {
                 link.end.excess = Some(Excess::CallTime);
                 link.kill();
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -11,6 +12,9 @@ use crate::children;
 
 /// Users with lower numbers belong to the system, not to people (`UID_MIN` of `login.defs`).
 const PEOPLE_BEGIN: u32 = 1000;
+
+/// Longest time of a lookup.
+const LOOKUP_MAX: Duration = Duration::from_secs(10);
 
 /// Exit status of `getent` if there is no such entry.
 const NOT_FOUND: i32 = 2;
@@ -34,6 +38,8 @@ pub enum SystemUserError {
     NoTool(String),
     #[error("'getent' failed ({0}): the directory of accounts does not answer")]
     NoAnswer(String),
+    #[error("the directory of accounts has not answered for {} s, which is the limit", LOOKUP_MAX.as_secs())]
+    Slow,
 }
 
 impl RunAs {
@@ -43,8 +49,9 @@ impl RunAs {
     /// If there is no user of this name. A number is no name.
     pub fn named(name: &str) -> Result<RunAs, SystemUserError> {
         let mut command = Command::new("getent");
-        let output = children::output(command.args(["passwd", "--", name]));
+        let output = children::output_within(command.args(["passwd", "--", name]), LOOKUP_MAX);
         let output = output.map_err(|error| SystemUserError::NoTool(error.to_string()))?;
+        let output = output.ok_or(SystemUserError::Slow)?;
         match output.status.code() {
             Some(0) => {}
             Some(NOT_FOUND) => return Err(SystemUserError::Unknown),
@@ -97,25 +104,40 @@ impl SystemUsers {
         matches!(self, SystemUsers::PerUser(_))
     }
 
-    /// Returns the system user for a user of the grid; `None` for the user of this process.
+    /// Returns the system user for a user of the grid, if it is known without looking up an account: `Ok(None)` is the user of this process,
+    /// and an error says why there is none, with the remedy.
+    pub(super) fn known(&self, user: &str) -> Option<Result<Option<Arc<RunAs>>, String>> {
+        match self {
+            SystemUsers::Own => Some(Ok(None)),
+            SystemUsers::One(run_as) => Some(Ok(Some(run_as.clone()))),
+            SystemUsers::PerUser(mapping) => match mapping.named.get(user) {
+                Some(run_as) => Some(Ok(Some(run_as.clone()))),
+                None if mapping.same_names => None,
+                None => Some(mapping.unnamed(user, None).map(Some)),
+            },
+        }
+    }
+
+    /// Returns the system user for a user of the grid whose account was looked up.
     ///
     /// # Errors
     /// If there is none, with the remedy.
-    pub(super) fn of(&self, user: &str) -> Result<Option<Arc<RunAs>>, String> {
+    pub(super) fn found(
+        &self,
+        user: &str,
+        found: Result<RunAs, SystemUserError>,
+    ) -> Result<Option<Arc<RunAs>>, String> {
         match self {
-            SystemUsers::Own => Ok(None),
-            SystemUsers::One(run_as) => Ok(Some(run_as.clone())),
-            SystemUsers::PerUser(mapping) => mapping.of(user, RunAs::named).map(Some),
+            SystemUsers::PerUser(mapping) => mapping.unnamed(user, Some(found)).map(Some),
+            SystemUsers::Own | SystemUsers::One(_) => Ok(self.common().cloned().map(Arc::new)),
         }
     }
 }
 
 impl UserMapping {
-    fn of(&self, user: &str, find: impl Fn(&str) -> Result<RunAs, SystemUserError>) -> Result<Arc<RunAs>, String> {
-        if let Some(run_as) = self.named.get(user) {
-            return Ok(run_as.clone());
-        }
-        let why = match self.same_names.then(|| find(user)) {
+    /// Returns the system user for a user whom `named` does not have. `found`: the account of the same name, if it may be used.
+    fn unnamed(&self, user: &str, found: Option<Result<RunAs, SystemUserError>>) -> Result<Arc<RunAs>, String> {
+        let why = match found {
             Some(Ok(found)) if found.user >= PEOPLE_BEGIN => return Ok(Arc::new(found)),
             Some(Ok(found)) => {
                 format!("'{user}' is a system account (UID {}; accounts of people start at {PEOPLE_BEGIN})", found.user)
@@ -153,7 +175,11 @@ mod tests {
         };
         let named = BTreeMap::from([("anna".to_string(), Arc::new(system_user("games", 5)))]);
         let mut mapping = UserMapping { named, same_names: false, others: None };
-        let of = |mapping: &UserMapping, user: &str| mapping.of(user, find).map(|run_as| run_as.user);
+        let of = |mapping: &UserMapping, user: &str| {
+            let users = SystemUsers::PerUser(mapping.clone());
+            let run_as = users.known(user).unwrap_or_else(|| users.found(user, find(user)))?;
+            Ok::<u32, String>(run_as.expect("each user has an own account").user)
+        };
         assert_eq!(of(&mapping, "anna"), Ok(5));
         let why = of(&mapping, "bert").unwrap_err();
         assert!(why.contains("assigned to 'bert'") && why.contains("--run-as-user 'bert=ACCOUNT'"), "{why}");

@@ -1,9 +1,9 @@
-//! Enforces the limits of the memory and of the number of processes of a worker.
+//! Enforces the limits of a worker's memory and of the number of its processes.
 //!
-//! The server regularly measures each worker and the processes that it has started, and kills a worker that exceeds a limit,
-//! with these processes. Its call fails with the limit and the remedy.
+//! The server regularly measures each worker together with the processes that it has started. If they exceed a limit, it kills all of
+//! them, and the running call fails with an error that names the limit and the remedy.
 //!
-//! **Limits:** a worker can exceed its limits for [`INTERVAL`]; a large one, whose check takes long, for a few seconds.
+//! **Limits:** a worker can exceed its limits for [`INTERVAL`]. If it is so large that measuring it takes long, it can do so for a few seconds.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,14 +15,14 @@ use super::memory::held_bytes;
 use super::processes::ProcessList;
 use crate::threads::STACK_BYTES;
 
-/// Interval of the checks. In this time, a process can fill at most some hundred megabytes.
+/// Interval between two checks. Within this time, a process can write to a few hundred megabytes at most.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// Minimum ratio of the pause between two checks to the duration of a check.
+/// The pause after a check is at least this many times as long as the check.
 const CHECK_PAUSE_FACTOR: u32 = 20;
-/// Maximum pause, so that the limit holds for large workers, too.
+/// Longest pause, so that the limits are enforced for large workers, too.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A worker at the time at which it was to be measured.
+/// A worker at the time when its check was requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MeasuredWorker {
     pub(super) pid: i32,
@@ -78,9 +78,9 @@ impl LimitWatch {
         self.next
     }
 
-    /// Returns the workers to kill: those that exceeded a limit in the last check and still
-    /// run the same task, or exceeded it in the check before, too. A task is not blamed for what the one
-    /// before has left. Starts another check of `workers` if one is due.
+    /// Returns the workers to kill. These exceeded a limit in the last check, and either still run the same task or exceeded it
+    /// in the check before, too: a task is not blamed for memory that the previous task has left behind. Starts another check of
+    /// `workers` if one is due.
     pub(super) fn check(&mut self, workers: impl FnOnce() -> Vec<MeasuredWorker>) -> Exceeding {
         let now = Instant::now();
         if now < self.next {
@@ -103,7 +103,7 @@ impl LimitWatch {
 fn exceeding_of(limits: &WorkerLimits, workers: Vec<MeasuredWorker>) -> Exceeding {
     let all = limits.processes.map(|limit| (limit, ProcessList::read()));
     let excess = |worker: MeasuredWorker| {
-        let count = all.as_ref().map(|(limit, list)| (*limit, list.count(worker.pid)));
+        let count = all.as_ref().map(|(limit, list)| (*limit, list.of_worker(worker.pid).len() as u64));
         if let Some((limit, count)) = count
             && count > limit
         {

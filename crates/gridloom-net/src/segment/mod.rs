@@ -28,6 +28,7 @@ use gridloom_base::EscapedBytes;
 use serde::{Deserialize, Serialize};
 
 use self::pool::Shared;
+use crate::disk_use::DiskRoom;
 
 pub use disk::Disk;
 pub(crate) use disk::ON_DISK_BYTES_MIN;
@@ -85,6 +86,8 @@ pub struct Segment {
     home: Weak<Shared>,
     retired: AtomicBool,
     on_drop: Mutex<Option<OnDrop>>,
+    /// Its room on disk, as far as it is reserved.
+    room: Mutex<Option<DiskRoom>>,
 }
 
 /// Callback with a flag whether the segment was retired.
@@ -105,6 +108,7 @@ impl Segment {
             home: Weak::new(),
             retired: AtomicBool::new(false),
             on_drop: Mutex::new(Some(on_drop)),
+            room: Mutex::default(),
         }))
     }
 
@@ -122,6 +126,7 @@ impl Segment {
             home: Weak::new(),
             retired: AtomicBool::new(false),
             on_drop: Mutex::new(None),
+            room: Mutex::default(),
         }))
     }
 
@@ -237,6 +242,11 @@ impl Segment {
         Arc::downgrade(self.memory())
     }
 
+    /// Calls `count` with its reserved room on disk, if there is any.
+    pub(crate) fn with_room(&self, count: impl FnOnce(Option<&mut DiskRoom>)) {
+        count(self.room.lock().unwrap_or_else(PoisonError::into_inner).as_mut());
+    }
+
     /// Prevents reuse of its memory: another process may still read it.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
@@ -284,6 +294,12 @@ impl SegmentMut {
         // SAFETY: a writable mapping of at least `len` bytes that lives as long as `self`; no other segment has this
         // memory (it was taken from the pool), and weak references never return bytes, so this slice is the only one.
         unsafe { std::slice::from_raw_parts_mut(at, len) }
+    }
+
+    /// Keeps reserved room on disk as long as the segment exists.
+    pub(crate) fn in_room(mut self, room: DiskRoom) -> SegmentMut {
+        self.segment.room = Mutex::new(Some(room));
+        self
     }
 
     /// Returns the segment, for passing to the process that writes it.

@@ -115,6 +115,7 @@ impl Pool {
             home: Arc::downgrade(&self.0),
             retired: AtomicBool::new(retired),
             on_drop: Mutex::new(None),
+            room: Mutex::default(),
         }
     }
 }

@@ -130,7 +130,10 @@ fn a_node_receives_the_reason_when_its_peer_closes_the_connection() {
     assert!(client.node.store().put(datum, Meta::array(Dtype::Uint8, &[3]), Payload::copied(&[1, 2, 3])));
     client.perform([Effect::SendDatum { to: server.id(), datum }]);
     let why = client.expect_lost(server.id());
-    assert!(why.starts_with("it rejected a message: it sent") && why.ends_with("another client's"), "{why}");
+    assert!(
+        why.starts_with("the peer rejected a message of this node: it sent") && why.ends_with("another client's"),
+        "{why}"
+    );
     server.still_serves();
 }
 
@@ -143,7 +146,7 @@ fn the_reason_of_a_peer_is_cut() {
     let bytes = raw_frame(next_number(&server), 3, &body);
     shaken(&server, Purpose::Control, 0).write_all(&bytes).unwrap();
     let why = server.expect_lost(raw_id());
-    assert_eq!(why, format!("it rejected a message: {}", "é".repeat(REFUSAL_CHARS_MAX)));
+    assert_eq!(why, format!("the peer rejected a message of this node: {}", "é".repeat(REFUSAL_CHARS_MAX)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use gridloom_base::{Dtype, TaskError};
-use gridloom_idl::{Definition, Language, Mode};
+use gridloom_idl::{CallArgument, Definition, Language, Mode};
 use gridloom_net::jobs::{JobsConfig, WorkerLimits};
 
 fn definitions() -> Vec<Definition> {
@@ -14,19 +14,76 @@ fn definitions() -> Vec<Definition> {
         native("null_call", vec![]),
         native("spin", vec![]),
         native("wait_with_processes", vec![scalar("count", Mode::In, Dtype::Int32)]),
+        native("pretend_to_have_ended", vec![scalar("running_to_ended", Mode::In, Dtype::Int32)]),
+        native_with(
+            "join_group",
+            vec![scalar("group", Mode::In, Dtype::Int64), scalar("out", Mode::Out, Dtype::Int32)],
+            vec![CallArgument::Param(0)],
+            Some((Dtype::Int32, 1)),
+            Language::C,
+        ),
+        returned("leave_session", Dtype::Int64),
         returned("files_left", Dtype::Int32),
         returned("pid", Dtype::Int64),
     ]
 }
 
+/// Difference between the words of a running call and of one that has ended; a queued one has the word before.
+const PROGRESS_STEP: i32 = 1;
+
 fn bench(limits: WorkerLimits) -> Bench {
+    bench_with(1, limits)
+}
+
+fn bench_with(slots: u32, limits: WorkerLimits) -> Bench {
     let program = option_env!("CARGO_BIN_EXE_gridloom-worker").unwrap_or("").into();
-    Bench::of(JobsConfig { limits, ..config(1, 4, definitions(), vec![library()], program) })
+    Bench::of(JobsConfig { limits, ..config(slots, 4, definitions(), vec![library()], program) })
 }
 
 fn pid(bench: &mut Bench) -> i64 {
-    let out = bench.call("pid", vec![], vec![out_scalar(Dtype::Int64)]).unwrap();
+    number_of(bench, "pid")
+}
+
+fn number_of(bench: &mut Bench, function: &str) -> i64 {
+    let out = bench.call(function, vec![], vec![out_scalar(Dtype::Int64)]).unwrap();
     i64::from_ne_bytes(out[0][..].try_into().unwrap())
+}
+
+#[test]
+fn a_process_that_has_left_the_session_of_its_worker_ends_with_a_call_that_runs_too_long() {
+    let call_time = Some(Duration::from_millis(300));
+    let mut bench = bench(WorkerLimits { call_time, ..WorkerLimits::default() });
+    let left = number_of(&mut bench, "leave_session") as i32;
+    let process = rustix::process::Pid::from_raw(left).unwrap();
+    let process = rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty()).unwrap();
+    let error = bench.call("spin", vec![], vec![]).unwrap_err();
+    assert!(matches!(error, TaskError::TimeExceeded { .. }), "{error}");
+    let mut watched = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];
+    let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut watched, Some(&limit)), Ok(1), "the process {left} is alive");
+}
+
+#[test]
+fn a_call_that_falsifies_its_progress_does_not_escape_the_limit_of_its_time() {
+    let call_time = Some(Duration::from_millis(1000));
+    let mut bench = bench(WorkerLimits { call_time, ..WorkerLimits::default() });
+    for running_to_ended in [PROGRESS_STEP, -PROGRESS_STEP] {
+        let error = bench.call("pretend_to_have_ended", vec![small(running_to_ended)], vec![]).unwrap_err();
+        assert!(matches!(error, TaskError::TimeExceeded { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_process_cannot_join_the_process_group_of_another_worker() {
+    let mut bench = bench_with(2, WorkerLimits::default());
+    let first = pid(&mut bench);
+    let spinning = bench.start("spin", vec![], vec![]);
+    let out = bench.call("join_group", vec![count(first)], vec![out_scalar(Dtype::Int32)]).unwrap();
+    let error = i32::from_ne_bytes(out[0][..].try_into().unwrap());
+    assert_ne!(pid(&mut bench), first, "that worker is busy");
+    assert_eq!(error, rustix::io::Errno::PERM.raw_os_error());
+    bench.jobs.stop(spinning.id);
+    assert_eq!(bench.wait(&spinning), Err(TaskError::Cancelled));
 }
 
 #[test]

@@ -151,9 +151,12 @@ fn data_of_a_user_beyond_the_quota_of_disk_wait_for_memory() {
     // A call whose data alone exceed memory and quota fails at once.
     let (too_large, _) = stage.call_keeping(anna, 40_000_000);
     let Err(TaskError::QuotaExceeded { why, .. }) = stage.end_of(too_large) else { panic!("it ran") };
-    for part in
-        ["take 305.18 MiB", "the memory of the server has 95.37 MiB", "allow 190.73 MiB", "on its disk; release"]
-    {
+    for part in [
+        "take 305.18 MiB",
+        "the memory of the server has 95.37 MiB",
+        "allow 190.73 MiB",
+        "on the server's disk; release",
+    ] {
         assert!(why.contains(part), "{part}: {why}");
     }
     // Without rules it runs.
@@ -186,9 +189,12 @@ fn durable_data_count_for_the_quota_of_disk_of_their_owner() {
     }
     let Err(error @ NameError::QuotaExceeded { .. }) = stage.put_as(anna, "c", true) else { panic!("it was put") };
     let error = error.to_string();
-    for part in
-        ["it takes 1000 bytes, the data of 'anna' take", "(2000 bytes) of the disk", "; delete durable data", "or ask"]
-    {
+    for part in [
+        "it takes 1000 bytes, the data of 'anna' already take",
+        "(2000 bytes) of the server's disk",
+        "; delete durable data",
+        "or ask",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert_eq!(on_disk(&mut stage, carol), [("anna".to_string(), 2000)]);

@@ -20,7 +20,17 @@ const TRANSFERS_MAX: usize = 256;
 pub(super) struct Relays {
     /// The relay between each sender and receiver.
     paths: BTreeMap<(NodeId, NodeId), String>,
-    observed: BTreeMap<String, Observed>,
+    /// The same pairs, with the receiver first.
+    by_receiver: BTreeSet<(NodeId, NodeId)>,
+    /// The relays of these paths.
+    used: BTreeMap<String, UsedRelay>,
+}
+
+#[derive(Debug, Default)]
+struct UsedRelay {
+    /// Number of paths through it.
+    paths: usize,
+    observed: Observed,
 }
 
 /// The transfers that were observed through a relay.
@@ -36,19 +46,33 @@ impl Relays {
     /// Records the path that data take, or have begun to take; `None` is a direct path.
     pub(super) fn set_path(&mut self, pair: (NodeId, NodeId), relay: Option<String>) {
         match relay.filter(|relay| relay.len() <= ADDRESS_CHARS_MAX) {
+            Some(relay) if self.paths.get(&pair) == Some(&relay) => {}
             Some(relay) if self.paths.len() < RELAYED_PATHS_MAX || self.paths.contains_key(&pair) => {
+                self.remove(pair);
+                self.used.entry(relay.clone()).or_default().paths += 1;
+                self.by_receiver.insert((pair.1, pair.0));
                 self.paths.insert(pair, relay);
             }
             Some(_) => {}
-            None => _ = self.paths.remove(&pair),
+            None => self.remove(pair),
         }
-        self.forget_unused();
+    }
+
+    /// Removes a path, and its relay if no other path uses it.
+    fn remove(&mut self, (from, to): (NodeId, NodeId)) {
+        let Some(relay) = self.paths.remove(&(from, to)) else { return };
+        self.by_receiver.remove(&(to, from));
+        let used = self.used.get_mut(&relay).expect("a path uses it");
+        used.paths -= 1;
+        if used.paths == 0 {
+            self.used.remove(&relay);
+        }
     }
 
     /// Records a transfer. If it passed through a relay, it updates the relay's observed rate.
     pub(super) fn add_transfer(&mut self, seen: &CompletedTransfer<NodeId>) {
         let Some(relay) = self.paths.get(&(seen.from, seen.to)) else { return };
-        let observed = self.observed.entry(relay.clone()).or_default();
+        let observed = &mut self.used.get_mut(relay).expect("a path uses it").observed;
         let is_old = |one: &CompletedTransfer<NodeId>| seen.end.since(one.end) > TRAFFIC_NS_MAX;
         while observed.transfers.len() >= TRANSFERS_MAX || observed.transfers.front().is_some_and(is_old) {
             observed.transfers.pop_front();
@@ -68,21 +92,16 @@ impl Relays {
             let opposite = (!self.paths.contains_key(&(*to, *from))).then_some((*to, *from));
             pairs.entry(relay).or_default().extend([(*from, *to)].into_iter().chain(opposite));
         }
-        let rate = |relay: &str| self.observed.get(relay).map_or(0.0, |observed| observed.rate);
+        let rate = |relay: &str| self.used.get(relay).map_or(0.0, |used| used.observed.rate);
         pairs.into_iter().map(move |(relay, pairs)| (relay, pairs, rate(relay)))
     }
 
     /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, node: NodeId) {
-        self.paths.retain(|(from, to), _| *from != node && *to != node);
-        self.forget_unused();
-    }
-
-    fn forget_unused(&mut self) {
-        if !self.observed.is_empty() {
-            let used: BTreeSet<&String> = self.paths.values().collect();
-            self.observed.retain(|relay, _| used.contains(relay));
-        }
+        let all = (node, NodeId(0))..=(node, NodeId(u64::MAX));
+        let to_others: Vec<_> = self.paths.range(all.clone()).map(|(pair, _)| *pair).collect();
+        let from_others: Vec<_> = self.by_receiver.range(all).map(|(to, from)| (*from, *to)).collect();
+        to_others.into_iter().chain(from_others).for_each(|pair| self.remove(pair));
     }
 }
 
@@ -122,8 +141,41 @@ mod tests {
             relays.set_path((NodeId(1), NodeId(2)), Some(RELAY.into()));
             relays.add_transfer(&seen(1, 2, 0, 1));
             forget(&mut relays);
-            assert_eq!((relays.all().count(), relays.observed.len()), (0, 0));
+            assert_eq!((relays.all().count(), relays.used.len(), relays.by_receiver.len()), (0, 0, 0));
         }
+    }
+
+    #[test]
+    fn a_relay_is_forgotten_with_the_last_of_its_paths() {
+        let mut relays = Relays::default();
+        let pairs = [(1, 2), (2, 3), (3, 1)].map(|(from, to)| (NodeId(from), NodeId(to)));
+        pairs.into_iter().for_each(|pair| relays.set_path(pair, Some(RELAY.into())));
+        relays.add_transfer(&seen(1, 2, 0, 1));
+        relays.set_path(pairs[0], Some("other:443".into()));
+        // The same path again changes nothing.
+        relays.set_path(pairs[1], Some(RELAY.into()));
+        let paths =
+            |relays: &Relays| relays.used.iter().map(|(relay, used)| (relay.clone(), used.paths)).collect::<Vec<_>>();
+        assert_eq!(paths(&relays), [("other:443".to_string(), 1), (RELAY.to_string(), 2)]);
+        assert_eq!(relays.used[RELAY].observed.rate, 1000.0);
+        relays.forget(NodeId(2));
+        assert_eq!(paths(&relays), [(RELAY.to_string(), 1)]);
+        relays.forget(NodeId(1));
+        assert!(relays.used.is_empty() && relays.paths.is_empty() && relays.by_receiver.is_empty());
+    }
+
+    /// Earlier, each report of a path walked over all paths.
+    #[test]
+    fn many_reports_of_many_paths_take_little_time() {
+        let mut relays = Relays::default();
+        let paths = RELAYED_PATHS_MAX as u64;
+        (0..paths).for_each(|n| relays.set_path((NodeId(n), NodeId(paths)), Some(RELAY.into())));
+        relays.add_transfer(&seen(1, paths, 0, 1));
+        for n in 0..paths {
+            relays.set_path((NodeId(n), NodeId(paths)), Some(format!("relay {}", n % 2)));
+        }
+        (0..paths).for_each(|n| relays.forget(NodeId(n)));
+        assert!(relays.used.is_empty() && relays.by_receiver.is_empty());
     }
 
     #[test]

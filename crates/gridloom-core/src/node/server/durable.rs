@@ -17,7 +17,7 @@ pub(super) struct Durable {
 }
 
 #[derive(Debug)]
-struct Writing {
+pub(super) struct Writing {
     named: NamedDatum,
     /// Tasks that brought the datum here. They end when it is written.
     tasks: Vec<TaskId>,
@@ -33,10 +33,19 @@ impl Durable {
         self.writing.len()
     }
 
-    /// Returns the data that are being written, except those that `is_known`.
-    pub(super) fn new_data(&self, is_known: impl Fn(DatumId) -> bool) -> impl Iterator<Item = &NamedDatum> {
-        let writing = self.writing.values().filter(|writing| !writing.is_given_up);
-        writing.map(|writing| &writing.named).filter(move |named| !is_known(named.datum))
+    /// Returns the identifiers of the data that are being written.
+    pub(super) fn data(&self) -> impl Iterator<Item = DatumId> {
+        self.writing.keys().copied()
+    }
+
+    /// Returns a datum that is being written and is still needed.
+    pub(super) fn written(&self, datum: DatumId) -> Option<&NamedDatum> {
+        self.writing.get(&datum).filter(|writing| !writing.is_given_up).map(|writing| &writing.named)
+    }
+
+    /// Removes a datum from those that are being written.
+    pub(super) fn end(&mut self, datum: DatumId) -> Option<Writing> {
+        self.writing.remove(&datum)
     }
 
     /// Starts to write the datum that a task brought here.
@@ -99,7 +108,7 @@ impl Server {
         out: &mut Vec<Effect>,
     ) {
         let Some(Writing { named, tasks, is_given_up, is_superseded: is_former, has_new_readers }) =
-            self.shared.durable.writing.remove(&datum)
+            self.shared.end_durable(datum)
         else {
             return;
         };

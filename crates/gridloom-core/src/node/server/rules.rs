@@ -57,7 +57,7 @@ impl KnownRules {
 impl Server {
     /// Returns the bytes that are on disk here by user, durable data included.
     pub(super) fn disk_bytes(&self) -> BTreeMap<String, u64> {
-        let mut bytes = self.shared.durable_bytes();
+        let mut bytes = self.shared.durable_bytes().clone();
         for (user, moved) in self.admission.on_disk() {
             let of_user = bytes.entry(user.to_string()).or_default();
             *of_user = of_user.saturating_add(moved);
@@ -67,8 +67,8 @@ impl Server {
 
     /// Has the world apply changed quotas of disk.
     pub(super) fn limit_disk(&mut self, out: &mut Vec<Effect>) {
-        if self.admission.has_disk_rules() {
-            self.admission.set_durable(self.shared.durable_bytes());
+        for (owner, bytes) in self.shared.take_changed_durable_bytes() {
+            self.admission.set_durable(owner, bytes);
         }
         out.extend(self.admission.take_disk_limits().map(|limits| Effect::LimitDisk { limits }));
     }
@@ -83,8 +83,8 @@ impl Server {
             return Ok(());
         }
         let text = format!(
-            "it takes {}, the data of '{owner}' take {} of the disk, and the rules of the grid allow {}; delete durable data that are no longer \
-             needed, put it without durable, or {ASK}",
+            "it takes {}, the data of '{owner}' already take {} of the server's disk, and the rules of the grid allow {}; delete durable data that are \
+             no longer needed, put it as data that are not durable, or {ASK}",
             size_text(size_bytes),
             size_text(taken),
             size_text(limit)

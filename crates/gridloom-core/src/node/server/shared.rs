@@ -6,10 +6,10 @@
 //!
 //! **Invariant:** the data listed here are in the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::admission::{Admission, SliceArrival};
-use super::durable::Durable;
+use super::durable::{Durable, Writing};
 use super::{Server, reject_message, send};
 use crate::graph::{Task, TaskKind};
 use crate::node::ServerTimer;
@@ -26,12 +26,47 @@ pub(super) struct SharedData {
     /// Versions of an earlier run whose files are damaged.
     damaged: BTreeMap<DatumId, DamagedVersion>,
     pub(super) durable: Durable,
+    /// Bytes of durable data, with their sums by owner.
+    durable_sums: DurableSums,
     /// Data that clients may put here, with the client of each.
     expected: BTreeMap<DatumId, (NamedDatum, NodeId)>,
     /// The agent that sent `expected`.
     expected_by: Option<NodeId>,
     /// Time at which the agent was first found missing; `None` while there is an agent.
     without_agent_since: Option<Time>,
+}
+
+/// Bytes of durable data on disk, and of those that are being written.
+#[derive(Debug, Default)]
+struct DurableSums {
+    data: BTreeMap<DatumId, (String, u64)>,
+    /// No sum is 0.
+    of_owners: BTreeMap<String, u64>,
+    /// Owners whose sums have changed.
+    changed: BTreeSet<String>,
+}
+
+impl DurableSums {
+    /// Sets the owner and the size of a datum; `None` if it is not durable, or no longer.
+    fn set(&mut self, datum: DatumId, counted: Option<(String, u64)>) {
+        let counted = counted.filter(|(_, size_bytes)| *size_bytes > 0);
+        if self.data.get(&datum) == counted.as_ref() {
+            return;
+        }
+        if let Some((owner, size_bytes)) = self.data.remove(&datum) {
+            let sum = self.of_owners.get_mut(&owner).expect("the datum was counted");
+            *sum -= size_bytes;
+            if *sum == 0 {
+                self.of_owners.remove(&owner);
+            }
+            self.changed.insert(owner);
+        }
+        if let Some((owner, size_bytes)) = counted {
+            *self.of_owners.entry(owner.clone()).or_default() += size_bytes;
+            self.changed.insert(owner.clone());
+            self.data.insert(datum, (owner, size_bytes));
+        }
+    }
 }
 
 /// When a put counts as complete.
@@ -57,14 +92,44 @@ impl SharedData {
     }
 
     /// Returns the bytes of durable data on disk, and of those that are being written, by owner.
-    pub(super) fn durable_bytes(&self) -> BTreeMap<String, u64> {
-        let held = self.held.values().filter(|held| held.named.is_durable && held.is_current).map(|held| &held.named);
-        let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
-        for named in held.chain(self.durable.new_data(|datum| self.held.contains_key(&datum))) {
-            let of_owner = bytes.entry(named.owner().into_owned()).or_default();
-            *of_owner = of_owner.saturating_add(named.meta.size_bytes());
-        }
-        bytes
+    pub(super) fn durable_bytes(&self) -> &BTreeMap<String, u64> {
+        &self.durable_sums.of_owners
+    }
+
+    /// Returns the owners whose [`SharedData::durable_bytes`] have changed since the last call, with these bytes.
+    pub(super) fn take_changed_durable_bytes(&mut self) -> Vec<(String, u64)> {
+        let DurableSums { of_owners, changed, .. } = &mut self.durable_sums;
+        let bytes = |owner: &String| of_owners.get(owner).copied().unwrap_or(0);
+        std::mem::take(changed).into_iter().map(|owner| (owner.clone(), bytes(&owner))).collect()
+    }
+
+    /// Returns the owner and the size of a datum if it counts as durable.
+    fn counted_durable(&self, datum: DatumId) -> Option<(String, u64)> {
+        let named = match self.held.get(&datum) {
+            Some(held) => Some(&held.named).filter(|named| named.is_durable && held.is_current),
+            None => self.durable.written(datum),
+        };
+        // Sums of these sizes do not overflow: each is at most the memory of a server when the datum is stored.
+        named.map(|named| (named.owner().into_owned(), named.meta.size_bytes()))
+    }
+
+    /// Counts a durable datum again after a change.
+    fn count_durable(&mut self, datum: DatumId) {
+        let counted = self.counted_durable(datum);
+        self.durable_sums.set(datum, counted);
+    }
+
+    /// Starts to write a datum that a task brought here.
+    pub(super) fn begin_durable(&mut self, task: TaskId, named: &NamedDatum, out: &mut Vec<Effect>) {
+        self.durable.begin(task, named, out);
+        self.count_durable(named.datum);
+    }
+
+    /// Removes a datum from those that are being written.
+    pub(super) fn end_durable(&mut self, datum: DatumId) -> Option<Writing> {
+        let ended = self.durable.end(datum);
+        self.count_durable(datum);
+        ended
     }
 
     /// Marks a datum as a former version of its name.
@@ -73,6 +138,7 @@ impl SharedData {
             held.is_current = false;
             out.extend(held.named.is_durable.then_some(Effect::MakeTransient { datum }));
         }
+        self.count_durable(datum);
         self.forget_damage(datum, out);
     }
 
@@ -93,7 +159,9 @@ impl SharedData {
 
     /// Adds a shared datum that is stored here.
     pub(super) fn add(&mut self, held: StoredVersion) {
-        self.held.insert(held.named.datum, held);
+        let datum = held.named.datum;
+        self.held.insert(datum, held);
+        self.count_durable(datum);
     }
 
     /// Returns the number of data that clients may put here.
@@ -132,9 +200,15 @@ impl SharedData {
         self.expected.remove(&datum);
         self.held.remove(&datum);
         self.durable.mark_given_up(datum);
+        self.count_durable(datum);
     }
 
     pub(super) fn check(&self, admission: &Admission) -> Result<(), String> {
+        let mut data = self.held.keys().copied().chain(self.durable.data());
+        let counts_of = |datum: DatumId| self.counted_durable(datum).filter(|(_, size_bytes)| *size_bytes > 0);
+        if let Some(datum) = data.find(|datum| counts_of(*datum).as_ref() != self.durable_sums.data.get(datum)) {
+            return Err(format!("{datum} is not counted as durable as it should be"));
+        }
         match self.held.keys().find(|datum| !admission.is_here(**datum)) {
             Some(datum) => Err(format!("{datum} is listed as shared, but is not in the store")),
             None => Ok(()),
@@ -328,7 +402,7 @@ impl Server {
         })?;
         self.shared.expected.remove(&named.datum);
         if named.is_durable && !is_again {
-            self.shared.durable.begin(task.id, named, out);
+            self.shared.begin_durable(task.id, named, out);
             return Ok(Published::WhenDurable);
         }
         self.published(task.id.client, named, out);
@@ -338,7 +412,9 @@ impl Server {
     /// Records a shared datum as put, and reports that to the catalog.
     pub(super) fn published(&mut self, client: NodeId, named: &NamedDatum, out: &mut Vec<Effect>) {
         self.shared.damaged.remove(&named.datum);
-        self.shared.held.entry(named.datum).or_insert_with(|| StoredVersion { named: named.clone(), is_current: true });
+        if !self.shared.held.contains_key(&named.datum) {
+            self.shared.add(StoredVersion { named: named.clone(), is_current: true });
+        }
         send(out, NodeId::CATALOG, ServerToCatalog::Stored { datum: named.datum, client });
     }
 }

@@ -44,11 +44,6 @@ impl Admission {
         !self.disk.left.is_empty()
     }
 
-    /// True if the rules have quotas of disk, and the server has a disk.
-    pub(in super::super) fn has_disk_rules(&self) -> bool {
-        self.disk.are_set
-    }
-
     /// Records the bytes that the world has on disk, by client.
     pub(in super::super) fn set_on_disk(&mut self, clients: Vec<(NodeId, u64)>) {
         self.disk.on_disk = clients;
@@ -60,12 +55,15 @@ impl Admission {
         of_users.filter(|(user, _)| !user.is_empty())
     }
 
-    /// Sets the bytes of durable data by owner.
-    pub(in super::super) fn set_durable(&mut self, bytes: BTreeMap<String, u64>) {
-        if self.disk.durable != bytes {
-            self.disk.durable = bytes;
-            self.update_disk_quotas();
+    /// Sets the bytes of the durable data of an owner.
+    pub(in super::super) fn set_durable(&mut self, owner: String, bytes: u64) {
+        // An owner without clients here gets a quota with the first one.
+        let user = self.disk.left.get_key_value(&*owner).map(|(user, _)| user.clone());
+        match bytes {
+            0 => _ = self.disk.durable.remove(&owner),
+            bytes => _ = self.disk.durable.insert(owner, bytes),
         }
+        user.iter().for_each(|user| self.update_disk_quota(user));
     }
 
     pub(super) fn set_disk_rules(&mut self, rules: Arc<Rules>) {
@@ -79,16 +77,31 @@ impl Admission {
         if !self.disk.are_set && self.disk.left.is_empty() {
             return;
         }
-        let users: BTreeSet<&Arc<str>> = self.users.values().collect();
-        let left = |user: &Arc<str>| {
-            let quota = self.disk.rules.of(user).disk?.of(self.config.memory_bytes);
-            let durable = self.disk.durable.get(&**user).copied().unwrap_or(0);
-            Some((user.clone(), quota.saturating_sub(durable)))
-        };
-        let left: BTreeMap<Arc<str>, u64> = users.into_iter().filter_map(left).collect();
-        // The clients of a limited user may have changed, too.
-        self.disk.is_changed |= !left.is_empty() || !self.disk.left.is_empty();
-        self.disk.left = left;
+        let users: BTreeSet<Arc<str>> = self.users.values().cloned().collect();
+        self.disk.is_changed |= !self.disk.left.is_empty();
+        self.disk.left.clear();
+        users.iter().for_each(|user| self.update_disk_quota(user));
+    }
+
+    /// Determines the quota of a user again, who has got another client or other durable data.
+    pub(super) fn update_disk_quota(&mut self, user: &Arc<str>) {
+        if !self.disk.are_set {
+            return;
+        }
+        let Some(quota) = self.disk.rules.of(user).disk else { return };
+        let durable = self.disk.durable.get(&**user).copied().unwrap_or(0);
+        self.disk.left.insert(user.clone(), quota.of(self.config.memory_bytes).saturating_sub(durable));
+        self.disk.is_changed = true;
+    }
+
+    /// Records that a client of a user is gone.
+    pub(super) fn forget_client_of(&mut self, user: &Arc<str>) {
+        if self.disk.left.contains_key(user) {
+            self.disk.is_changed = true;
+            if !self.users.values().any(|other| other == user) {
+                self.disk.left.remove(user);
+            }
+        }
     }
 
     /// Returns the limits for the world, if they may have changed.
@@ -96,10 +109,13 @@ impl Admission {
         if !std::mem::take(&mut self.disk.is_changed) {
             return None;
         }
-        let clients = |user: &Arc<str>| -> Vec<NodeId> {
-            self.users.iter().filter(|(_, of)| *of == user).map(|(client, _)| *client).collect()
+        let mut clients: BTreeMap<&Arc<str>, Vec<NodeId>> = BTreeMap::new();
+        self.users.iter().for_each(|(client, user)| clients.entry(user).or_default().push(*client));
+        let limit = |(user, bytes): (&Arc<str>, &u64)| DiskLimit {
+            clients: clients.remove(user).unwrap_or_default(),
+            bytes: *bytes,
         };
-        Some(self.disk.left.iter().map(|(user, bytes)| DiskLimit { clients: clients(user), bytes: *bytes }).collect())
+        Some(self.disk.left.iter().map(limit).collect())
     }
 
     /// Returns the bytes that have to stay in memory if a user holds `more` bytes than now.
@@ -144,8 +160,8 @@ impl Admission {
             bytes => format!(", of which durable data take {}", size_text(bytes)),
         };
         format!(
-            "its arguments and results take {needed}, the data of '{user}' take {held} of the store, the memory of the server has {}, and the \
-             rules of the grid allow {} on its disk{has_durable}; release results that are no longer needed, pass less data at a time, or \
+            "its arguments and results take {needed}, the data of '{user}' already take {held}, the memory of the server has {}, and the \
+             rules of the grid allow {} on the server's disk{has_durable}; release results that are no longer needed, pass less data at a time, or \
              ask an administrator of the grid to change its rules",
             size_text(self.memory_bytes()),
             size_text(quota)

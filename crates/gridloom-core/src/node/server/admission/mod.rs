@@ -182,7 +182,7 @@ impl Admission {
         let client = task.id.client;
         if client != NodeId::CATALOG && self.users.get(&client) != Some(user) {
             self.users.insert(client, user.clone());
-            self.update_disk_quotas();
+            self.update_disk_quota(user);
         }
         self.executor.add(Arc::new(task), user, is_call)
     }

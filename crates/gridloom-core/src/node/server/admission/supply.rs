@@ -228,7 +228,9 @@ impl Admission {
     pub fn forget_data_of(&mut self, client: NodeId, out: &mut Vec<AdmissionOutput>) {
         self.fetches.forget_client(client);
         self.write_back.forget_client(client);
-        self.users.remove(&client);
+        if let Some(user) = self.users.remove(&client) {
+            self.forget_client_of(&user);
+        }
         for datum in self.replicas.of_client(client) {
             // Servers that can still reach the client receive another source from it.
             for peer in self.replicas.refuse(datum) {
