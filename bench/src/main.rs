@@ -1,7 +1,7 @@
 //! Gridloom's figures compared with the limits of the machine, measured in one run: `make bench`.
 //!
 //! With arguments (`start`, `null`, `grpc`, `calls`, `bulk`, `mapping`, `layout`, `chares`, `sim`), measures only those
-//! figures. `tls`, `pipelined`, `sim-long` and `sim-big` are measured only if they are named.
+//! figures. `tls`, `pipelined`, `sim-long`, `sim-big` and `scale-N`, a grid of N servers, are measured only if they are named.
 //!
 //! Prints a table and writes `out/bench/figures.json`. Each figure is the median over several rounds in which the limit
 //! is measured too; the spread is the range from the smallest to the largest of the rounds' ratios.
@@ -10,6 +10,7 @@ mod chares;
 mod grpc;
 mod layout;
 mod limits;
+mod lone_agent;
 mod scale;
 mod simulation;
 mod stats;
@@ -117,10 +118,8 @@ fn main() {
     if wanted("chares") {
         figures.extend(chares::figures());
     }
-    for (name, servers) in [("scale-100", 100), ("scale-1000", 1_000), ("scale-10000", 10_000)] {
-        if named(name) {
-            figures.extend(scale::figures(servers));
-        }
+    for servers in arguments[1..].iter().filter_map(|argument| argument.strip_prefix("scale-")?.parse().ok()) {
+        figures.extend(scale::figures(servers));
     }
     figures.extend(simulation::figures(|part| if part == "sim" { wanted(part) } else { named(part) }));
     println!("{:<46} {:>22} {:>22} {:>16}  aim", "figure (median)", "Gridloom", "limit", "ratio (spread)");

@@ -43,7 +43,7 @@ fn main() {
             write("signature", &format!("definition-{at}-{number}"), &bytes);
             let functions = Some(vec![definition.signature]);
             let message: Message =
-                DirectoryToClient::Update(DirectoryUpdate { functions, ..DirectoryUpdate::between(&[], &[], None) })
+                DirectoryToClient::Update(DirectoryUpdate { is_full: false, servers: vec![], removed: vec![], functions })
                     .into();
             let mut frame = Vec::new();
             Encoder::default().message(Kind::Message, &message, &mut frame).expect("it is short");

@@ -261,6 +261,9 @@ pub const PROBE_BYTES: [u64; 3] = [64 << 10, 512 << 10, 4 << 20];
 pub const PROBE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 /// Peers that one node probes. If there are more, the rest are assumed to be like the measured ones.
 pub const PROBE_PEERS_MAX: usize = 16;
+/// Peers that a new node probes in a grid of more than [`SERVERS_MAPPED_ALL_MAX`] servers. On a local network, four probes take
+/// 0.3 s; plans wait for them.
+pub const PROBE_PEERS_LARGE: usize = 4;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
 /// Paths through relays that an agent remembers, at some 150 bytes each. If there are more, plans assume that the rest

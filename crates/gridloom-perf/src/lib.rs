@@ -32,7 +32,7 @@ pub use calibration::{Calibration, CalibrationGoal, CalibrationResult, Mispredic
 pub use forecast::{PREDICTORS, Predictor, Series};
 pub use learner::Learner;
 pub use link::LinkModel;
-pub use links::Links;
+pub use links::{Links, NextSuspects};
 pub use model::{Accuracy, Curve, FunctionModel, Point, Prediction, Size, first_guess_s, is_work};
 pub use perturbation::{ConcurrencyPoint, Perturbation};
 pub use sites::{Path, SharedPaths};

@@ -5,7 +5,7 @@
 //! real networks they share one. A plan that relies on paths that do not exist loses more than a plan that uses too few
 //! paths.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gridloom_base::limits::SITE_PAIRS_MAX;
 
@@ -16,23 +16,17 @@ const NARROW: f64 = 0.7;
 /// Number of passes that assign each place to its site.
 const ROUNDS: usize = 3;
 
-/// Finds the paths that join sites, from the bandwidths of links between places. A link that looks narrow counts only
-/// if `is_sure` is true for it, because first probes are disturbed, or are guesses.
-pub(super) fn inter_site_paths<P: Ord + Clone>(
-    mut bandwidths: BTreeMap<(P, P), f64>,
+/// Finds the paths that join sites, from the bandwidths of links between places, in ascending order. A link that looks narrow
+/// counts only if `is_sure` is true for it, because first probes are disturbed, or are guesses.
+pub(super) fn inter_site_paths<'a, P: Ord + Clone + 'a>(
+    measured: impl Iterator<Item = (&'a (P, P), f64)>,
     is_sure: impl Fn(&(P, P)) -> bool,
 ) -> Vec<Bottleneck<P>> {
-    let links = Links::new(&bandwidths);
-    let unsure: Vec<(P, P)> =
-        bandwidths.keys().filter(|pair| links.is_narrow(pair) && !is_sure(pair)).cloned().collect();
-    unsure.iter().for_each(|pair| _ = bandwidths.remove(pair));
-    find_paths(&symmetric(&bandwidths))
-}
-
-/// Gives a link that was measured in one direction only the same bandwidth in the other.
-fn symmetric<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> BTreeMap<(P, P), f64> {
-    let back = bandwidths.iter().map(|((from, to), bandwidth)| ((to.clone(), from.clone()), *bandwidth));
-    back.chain(bandwidths.iter().map(|(pair, bandwidth)| (pair.clone(), *bandwidth))).collect()
+    let measured: Vec<(&(P, P), f64)> = measured.collect();
+    let links = Links::new(measured.iter().copied());
+    let is_used = |(link, (pair, _)): (&Link, &(&(P, P), f64))| !links.is_narrow(link) || is_sure(pair);
+    let used = links.links.iter().zip(&measured).filter(|one| is_used(*one)).map(|(_, measured)| *measured);
+    find_paths(&Links::new(used).symmetric())
 }
 
 /// A path from one site to another, by the numbers of the sites, which are valid for one [`SharedPaths`].
@@ -56,23 +50,32 @@ impl<P> Default for SharedPaths<P> {
 }
 
 impl<P: Ord + Clone> SharedPaths<P> {
-    pub(super) fn of(bandwidths: &BTreeMap<(P, P), f64>) -> SharedPaths<P> {
-        let bandwidths = &symmetric(bandwidths);
-        let links = Links::new(bandwidths);
+    /// Finds the paths from the bandwidths of links between places, in ascending order.
+    pub(super) fn of<'a>(measured: impl Iterator<Item = (&'a (P, P), f64)>) -> SharedPaths<P>
+    where
+        P: 'a,
+    {
+        let links = Links::new(measured).symmetric();
         let sites = links.sites();
         let (mut inter_site_paths, mut widths) = (BTreeMap::new(), BTreeMap::new());
         let mut by_way: BTreeMap<Path, Vec<(P, P)>> = BTreeMap::new();
-        for (pair, bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
-            let way = (sites[&pair.0], sites[&pair.1]);
+        for link in links.links.iter().filter(|link| links.is_narrow(link)) {
+            let way = (sites[link.from], sites[link.to]);
             if way.0 != way.1 {
+                let pair = (links.places[link.from].clone(), links.places[link.to].clone());
                 inter_site_paths.insert(pair.clone(), way);
-                by_way.entry(way).or_default().push(pair.clone());
+                by_way.entry(way).or_default().push(pair);
                 let width: &mut f64 = widths.entry(way).or_default();
-                *width = width.max(*bandwidth);
+                *width = width.max(link.bandwidth);
             }
         }
-        let sites = sites.into_iter().map(|(place, site)| (place.clone(), site)).collect();
+        let sites = links.places.iter().zip(sites).map(|(place, site)| ((*place).clone(), site)).collect();
         SharedPaths { inter_site_paths, links: by_way, widths, sites }
+    }
+
+    /// Forgets the site of a place that has left. Its links still count as measured.
+    pub fn forget(&mut self, place: &P) {
+        self.sites.remove(place);
     }
 
     /// Returns the path that a link, measured or not, is presumed to share with others.
@@ -104,23 +107,23 @@ impl<P: Ord + Clone> SharedPaths<P> {
 
     /// Iterates over the other links that are presumed to share a path with this one.
     pub(super) fn links_on_path_of<'a>(&'a self, pair: &'a (P, P)) -> impl Iterator<Item = &'a (P, P)> {
-        self.inter_site_paths.keys().filter(move |other| *other != pair && self.share_path(pair, other))
+        let way = self.inter_site_paths.get(pair);
+        way.into_iter().flat_map(|way| self.links(*way)).filter(move |other| *other != pair)
     }
 }
 
-fn find_paths<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottleneck<P>> {
-    let links = Links::new(bandwidths);
+fn find_paths<P: Ord + Clone>(links: &Links<'_, P>) -> Vec<Bottleneck<P>> {
     let sites = links.sites();
-    let mut widest: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-    for ((from, to), bandwidth) in bandwidths.iter().filter(|(pair, _)| links.is_narrow(pair)) {
-        let widest = widest.entry((sites[from], sites[to])).or_default();
-        *widest = widest.max(*bandwidth);
+    let mut widest: BTreeMap<Path, f64> = BTreeMap::new();
+    for link in links.links.iter().filter(|link| links.is_narrow(link)) {
+        let widest = widest.entry((sites[link.from], sites[link.to])).or_default();
+        *widest = widest.max(link.bandwidth);
     }
-    let mut members: BTreeMap<usize, Vec<&P>> = BTreeMap::new();
-    sites.iter().for_each(|(place, site)| members.entry(*site).or_default().push(place));
+    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    sites.iter().enumerate().for_each(|(place, site)| members.entry(*site).or_default().push(place));
     // For two sites, either both directions are counted or neither is.
     let mut left = SITE_PAIRS_MAX;
-    let mut is_counted: BTreeMap<(usize, usize), bool> = BTreeMap::new();
+    let mut is_counted: BTreeMap<Path, bool> = BTreeMap::new();
     let mut found = Vec::new();
     for ((a, b), bandwidth) in widest.into_iter().filter(|((a, b), _)| a != b) {
         let count = members[&a].len() * members[&b].len();
@@ -130,88 +133,146 @@ fn find_paths<P: Ord + Clone>(bandwidths: &BTreeMap<(P, P), f64>) -> Vec<Bottlen
             has_room
         });
         if *is_counted {
-            let all = members[&a].iter().flat_map(|from| members[&b].iter().map(|to| ((*from).clone(), (*to).clone())));
+            let all = members[&a].iter().flat_map(|from| members[&b].iter().map(move |to| (*from, *to)));
             // Wide links are left out: a place of a third site may be near to both sites.
-            let pairs = all.filter(|pair| !bandwidths.contains_key(pair) || links.is_narrow(pair)).collect();
+            let shared = all.filter(|(from, to)| links.get(*from, *to).is_none_or(|link| links.is_narrow(link)));
+            let pairs = shared.map(|(from, to)| (links.places[from].clone(), links.places[to].clone())).collect();
             found.push(Bottleneck { pairs, bandwidth });
         }
     }
     found
 }
 
+/// A link between places, which are given by their indices.
+#[derive(Clone, Copy)]
+struct Link {
+    from: usize,
+    to: usize,
+    bandwidth: f64,
+}
+
 /// Links between places, and lower bounds on the bandwidth of their NICs.
 struct Links<'a, P> {
-    bandwidths: &'a BTreeMap<(P, P), f64>,
-    out: BTreeMap<&'a P, f64>,
-    into: BTreeMap<&'a P, f64>,
+    /// Ascending. Places are given by their indices here.
+    places: Vec<&'a P>,
+    /// Ascending by sender and receiver.
+    links: Vec<Link>,
+    out: Vec<f64>,
+    into: Vec<f64>,
 }
 
 impl<'a, P: Ord> Links<'a, P> {
-    fn new(bandwidths: &'a BTreeMap<(P, P), f64>) -> Links<'a, P> {
-        let (mut out, mut into): (BTreeMap<&P, f64>, BTreeMap<&P, f64>) = Default::default();
-        for ((from, to), bandwidth) in bandwidths {
-            for (cards, place) in [(&mut out, from), (&mut into, to)] {
-                let card = cards.entry(place).or_default();
-                *card = card.max(*bandwidth);
+    /// Takes links with their bandwidths, in ascending order.
+    fn new(measured: impl Iterator<Item = (&'a (P, P), f64)>) -> Links<'a, P> {
+        let measured: Vec<(&(P, P), f64)> = measured.collect();
+        let mut places: Vec<&P> = measured.iter().map(|(pair, _)| &pair.1).collect();
+        // Links are in order of their senders.
+        places.extend(measured.chunk_by(|a, b| a.0.0 == b.0.0).map(|links| &links[0].0.0));
+        places.sort_unstable();
+        places.dedup();
+        let mut links: Vec<Link> = Vec::with_capacity(measured.len());
+        let mut from = 0;
+        for (pair, bandwidth) in measured {
+            while *places[from] != pair.0 {
+                from += 1;
             }
+            let to = places.binary_search(&&pair.1).expect("it was just listed");
+            links.push(Link { from, to, bandwidth });
         }
-        Links { bandwidths, out, into }
+        Links { out: Vec::new(), into: Vec::new(), places, links }.with_cards()
     }
 
-    /// True if a link was measured, and is narrow compared with the NICs of both ends.
-    fn is_narrow(&self, pair: &(P, P)) -> bool {
-        let bandwidth = self.bandwidths.get(pair);
-        bandwidth.is_some_and(|bandwidth| *bandwidth < NARROW * self.out[&pair.0].min(self.into[&pair.1]))
+    fn with_cards(mut self) -> Self {
+        self.out = vec![0.0; self.places.len()];
+        self.into = vec![0.0; self.places.len()];
+        for link in &self.links {
+            self.out[link.from] = self.out[link.from].max(link.bandwidth);
+            self.into[link.to] = self.into[link.to].max(link.bandwidth);
+        }
+        self
+    }
+
+    /// Gives a link that was measured in one direction only the same bandwidth in the other.
+    fn symmetric(mut self) -> Self {
+        let back = self.links.iter().map(|link| Link { from: link.to, to: link.from, ..*link });
+        let unmeasured: Vec<Link> = back.filter(|link| self.get(link.from, link.to).is_none()).collect();
+        self.links.extend(unmeasured);
+        self.links.sort_by_key(|link| (link.from, link.to));
+        self.with_cards()
+    }
+
+    fn get(&self, from: usize, to: usize) -> Option<&Link> {
+        let at = self.links.binary_search_by_key(&(from, to), |link| (link.from, link.to));
+        at.ok().map(|at| &self.links[at])
+    }
+
+    /// True if a link is narrow compared with the NICs of both ends.
+    fn is_narrow(&self, link: &Link) -> bool {
+        link.bandwidth < NARROW * self.out[link.from].min(self.into[link.to])
     }
 
     /// Returns the site of each place: the one to which most of its links are wide. A single link that looks narrow,
     /// because it was measured during other transfers, does not split a site.
-    fn sites(&self) -> BTreeMap<&'a P, usize> {
-        let mut near: BTreeMap<&P, Vec<(&P, bool)>> = BTreeMap::new();
-        for (pair, bandwidth) in self.bandwidths {
-            let (from, to) = (&pair.0, &pair.1);
-            let is_wide = *bandwidth >= NARROW * self.out[from].max(self.into[to]);
-            if is_wide || self.is_narrow(pair) {
-                near.entry(from).or_default().push((to, is_wide));
-                near.entry(to).or_default().push((from, is_wide));
+    fn sites(&self) -> Vec<usize> {
+        let mut near: Vec<Vec<(usize, bool)>> = vec![Vec::new(); self.places.len()];
+        for link in &self.links {
+            let is_wide = link.bandwidth >= NARROW * self.out[link.from].max(self.into[link.to]);
+            if is_wide || self.is_narrow(link) {
+                near[link.from].push((link.to, is_wide));
+                near[link.to].push((link.from, is_wide));
             }
         }
-        let places: BTreeSet<&P> = self.bandwidths.keys().flat_map(|(from, to)| [from, to]).collect();
-        let mut sites: BTreeMap<&P, usize> = BTreeMap::new();
+        let mut sites: Vec<Option<usize>> = vec![None; self.places.len()];
+        let mut votes = Votes::new(self.places.len());
         // The first pass knows only the sites of earlier places, the next ones know all.
         for _ in 0..ROUNDS {
-            for (number, place) in places.iter().enumerate() {
-                let fitting = fitting(near.get(place).into_iter().flatten(), &sites);
-                let own = sites.get(place).copied();
-                sites.insert(place, fitting.or(own).unwrap_or(number));
+            for place in 0..sites.len() {
+                near[place].iter().for_each(|(other, is_wide)| votes.add(sites[*other], *is_wide));
+                sites[place] = votes.take().or(sites[place]).or(Some(place));
             }
         }
-        sites
+        sites.into_iter().map(|site| site.expect("every pass sets all")).collect()
     }
 }
 
-/// Returns the site to which these links have the greatest excess of wide over narrow links; `None` if every excess is
-/// negative.
-fn fitting<'a, P: Ord + 'a>(
-    near: impl Iterator<Item = &'a (&'a P, bool)>,
-    sites: &BTreeMap<&P, usize>,
-) -> Option<usize> {
-    let mut votes: BTreeMap<usize, i64> = BTreeMap::new();
-    for (other, is_wide) in near {
-        if let Some(site) = sites.get(other) {
-            *votes.entry(*site).or_default() += if *is_wide { 1 } else { -1 };
+/// Counts the wide links of a place to each site, less the narrow ones.
+struct Votes {
+    of_site: Vec<i64>,
+    voted: Vec<usize>,
+}
+
+impl Votes {
+    fn new(sites: usize) -> Votes {
+        Votes { of_site: vec![0; sites], voted: Vec::new() }
+    }
+
+    fn add(&mut self, site: Option<usize>, is_wide: bool) {
+        if let Some(site) = site {
+            self.of_site[site] += if is_wide { 1 } else { -1 };
+            self.voted.push(site);
         }
     }
-    let best = votes.into_iter().rev().max_by_key(|(_, votes)| *votes);
-    best.filter(|(_, votes)| *votes >= 0).map(|(site, _)| site)
+
+    /// Returns the site with the greatest excess of wide over narrow links, the first one among equals; `None` if every
+    /// excess is negative. Starts over.
+    fn take(&mut self) -> Option<usize> {
+        let best = self.voted.iter().copied().max_by_key(|site| (self.of_site[*site], std::cmp::Reverse(*site)));
+        let best = best.filter(|site| self.of_site[*site] >= 0);
+        self.voted.drain(..).for_each(|site| self.of_site[site] = 0);
+        best
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn found(bandwidths: BTreeMap<(u32, u32), f64>, is_sure: bool) -> Vec<Bottleneck<u32>> {
+        inter_site_paths(bandwidths.iter().map(|(pair, bandwidth)| (pair, *bandwidth)), |_| is_sure)
+    }
+
     fn sure(bandwidths: BTreeMap<(u32, u32), f64>) -> Vec<Bottleneck<u32>> {
-        inter_site_paths(bandwidths, |_| true)
+        found(bandwidths, true)
     }
 
     /// Links in both directions, for each pair of places.
@@ -247,7 +308,7 @@ mod tests {
     #[test]
     fn a_link_that_may_be_wider_than_measured_is_ignored() {
         let known = links(6, |a, b| if (a < 3) == (b < 3) { 100.0 } else { 40.0 });
-        assert_eq!(inter_site_paths(known, |_| false), []);
+        assert_eq!(found(known, false), []);
     }
 
     #[test]

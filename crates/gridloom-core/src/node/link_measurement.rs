@@ -17,12 +17,18 @@ use super::message::{LinkMessage, LinkToAgent};
 use super::probing::{Probing, Step};
 use super::protocol::{Effect, Role};
 use crate::member::Members;
+use gridloom_base::limits::{PROBE_PEERS_LARGE, PROBE_PEERS_MAX, SERVERS_MAPPED_ALL_MAX};
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::LinkEstimate;
 
 /// Number of pings before the first probe. With a single ping, a delay by a busy processor would make the link look
 /// too fast, because its round trip is subtracted from the probe's time.
 const PINGS: u32 = 3;
+
+/// Returns the number of peers that a new node measures in a grid of that many servers.
+pub(super) fn peers_to_measure(servers: usize) -> usize {
+    if servers > SERVERS_MAPPED_ALL_MAX { PROBE_PEERS_LARGE } else { PROBE_PEERS_MAX }
+}
 
 /// The links to measure, and the measurement in progress.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ mod durable;
 mod forwarding;
 mod independent;
 mod lan;
+mod large_grid;
 mod late_binding;
 mod methods;
 mod model;

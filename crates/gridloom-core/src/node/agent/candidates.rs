@@ -50,7 +50,8 @@ impl GridKnowledge<'_> {
             tasks.entry(task.function).or_default().push(task);
         }
         let speeds = self.servers.speeds();
-        let offers_of = |(function, tasks): (&u32, &Vec<&OutlineTask>)| {
+        let mut models = self.host_models();
+        let mut offers_of = |(function, tasks): (&u32, &Vec<&OutlineTask>)| {
             let name = &outline.functions[*function as usize];
             let largest =
                 tasks.iter().map(|task| outline.size_of(task)).max_by(|a, b| amount(*a).total_cmp(&amount(*b)));
@@ -58,7 +59,7 @@ impl GridKnowledge<'_> {
             let offer = |(node, server): &(NodeId, &'b Registered)| {
                 let processors = server.processors.as_str();
                 let task_s = seconds.entry(processors).or_insert_with(|| {
-                    let model = self.models.model_of(processors, name, &speeds);
+                    let model = models.of(processors, name);
                     largest.map_or(0.0, |size| model.seconds(size, speeds.get(processors).copied()))
                 });
                 let busy_s = ns_to_seconds(self.plans.busy_ns(now, *node, request.group));
@@ -74,11 +75,11 @@ impl GridKnowledge<'_> {
             offers.sort_by(|a, b| (a.busy_s + a.task_s).total_cmp(&(b.busy_s + b.task_s)).then(a.node.cmp(&b.node)));
             offers
         };
-        let of_function = |(function, tasks): (&u32, &Vec<&OutlineTask>)| {
+        let mut of_function = |(function, tasks): (&u32, &Vec<&OutlineTask>)| {
             let needed_bytes = tasks.iter().map(|task| bytes_of(outline, task)).max().unwrap_or(0);
             (offers_of((function, tasks)), tasks.len(), needed_bytes)
         };
-        let offers: Vec<(Vec<Offer>, usize, u64)> = tasks.iter().map(of_function).collect();
+        let offers: Vec<(Vec<Offer>, usize, u64)> = tasks.iter().map(&mut of_function).collect();
         // The functions compete for the servers.
         let limit_s: f64 = offers.iter().map(|(offers, tasks, _)| needed_s(offers, *tasks)).sum();
         for (offers, _, needed_bytes) in &offers {

@@ -1,29 +1,34 @@
 //! Directory pushes: updates about servers and functions that the agent sends to clients.
 //!
 //! A client receives the complete directory once, and then the same changes as all others, since there may be
-//! thousands of clients.
+//! thousands of clients. Only servers that may have changed are compared with what clients know of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::send;
 use crate::node::AgentTimer;
 use crate::node::message::{DirectoryToClient, DirectoryUpdate};
 use crate::node::protocol::Effect;
+use gridloom_base::limits::SERVERS_MAPPED_ALL_MAX;
 use gridloom_base::{NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::ServerView;
 
-/// Changes within this time are sent to clients together.
+/// Changes within this time are sent to clients together, in a small grid.
 pub(super) const DIRECTORY_PAUSE_NS: u64 = 2_000_000;
-/// Minimum interval between updates that contain only learned models.
+/// Minimum interval between updates that contain only learned models, in a small grid.
 pub(super) const MODELS_PAUSE_NS: u64 = 200_000_000;
 
 /// The subscribed clients, the last directory that was sent to them, and whether an update is due.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryPush {
     clients: BTreeSet<NodeId>,
-    /// Servers as all clients know them, ordered by name.
-    servers: Vec<ServerView>,
+    /// Servers as all clients know them.
+    servers: BTreeMap<NodeId, ServerView>,
+    /// Servers that may have changed since the last update.
+    changed: BTreeSet<NodeId>,
+    /// All servers may have changed since the last update.
+    has_all_changed: bool,
     /// Functions were added or removed since the last update.
     functions_changed: bool,
     is_due: bool,
@@ -43,11 +48,21 @@ impl DirectoryPush {
         self.clients.remove(&client);
     }
 
+    /// Records that these servers may have changed.
+    pub(super) fn mark(&mut self, servers: impl IntoIterator<Item = NodeId>) {
+        self.changed.extend(servers);
+    }
+
+    /// Records that all servers may have changed.
+    pub(super) fn mark_all(&mut self) {
+        self.has_all_changed = true;
+    }
+
     /// Schedules an update after servers or functions were added or removed.
-    pub(super) fn changed(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn changed(&mut self, at: Time, out: &mut Vec<Effect>) {
         self.functions_changed = true;
         self.is_due = false;
-        self.schedule(now + DIRECTORY_PAUSE_NS, out);
+        self.schedule(at, out);
     }
 
     /// Schedules an update of all clients at this time, unless one is due already.
@@ -64,28 +79,50 @@ impl DirectoryPush {
     pub(super) fn subscribe(&mut self, client: NodeId, functions: Vec<Signature>, out: &mut Vec<Effect>) {
         debug_assert!(!self.functions_changed, "added and removed servers were not sent first");
         self.clients.insert(client);
-        let (servers, functions) = (self.servers.clone(), Some(functions));
+        let mut servers: Vec<ServerView> = self.servers.values().cloned().collect();
+        servers.sort_by(|a, b| a.name.cmp(&b.name));
+        let functions = Some(functions);
         let update = DirectoryUpdate { is_full: true, servers, removed: Vec::new(), functions };
         send(out, client, DirectoryToClient::Update(update));
     }
 
-    /// Sends all clients the changes since the last update.
+    /// Sends all clients the changes since the last update. `views` returns what is known of servers: of these, or of all.
     pub(super) fn push(
         &mut self,
-        servers: Vec<ServerView>,
+        views: impl FnOnce(Option<&BTreeSet<NodeId>>) -> Vec<ServerView>,
         functions: impl FnOnce() -> Vec<Signature>,
         out: &mut Vec<Effect>,
     ) {
         self.is_due = false;
         let functions = std::mem::take(&mut self.functions_changed).then(functions);
-        let update = DirectoryUpdate::between(&self.servers, &servers, functions);
-        self.servers = servers;
+        let mut changed = std::mem::take(&mut self.changed);
+        let mut views = match std::mem::take(&mut self.has_all_changed) {
+            true => {
+                changed.extend(self.servers.keys());
+                views(None)
+            }
+            false => views(Some(&changed)),
+        };
+        for view in &views {
+            changed.remove(&view.node);
+        }
+        views.retain(|view| self.servers.get(&view.node) != Some(view));
+        views.sort_by(|a, b| a.name.cmp(&b.name));
+        let removed: Vec<NodeId> = changed.into_iter().filter(|gone| self.servers.remove(gone).is_some()).collect();
+        self.servers.extend(views.iter().map(|view| (view.node, view.clone())));
+        let update = DirectoryUpdate { is_full: false, servers: views, removed, functions };
         if !update.is_empty() {
             for client in &self.clients {
                 send(out, *client, DirectoryToClient::Update(update.clone()));
             }
         }
     }
+}
+
+/// Returns how many times the pauses between updates are longer than in a small grid: comparing and sending the servers of a
+/// large one takes longer.
+pub(super) fn pause_factor(servers: usize) -> u64 {
+    (servers / SERVERS_MAPPED_ALL_MAX).max(1) as u64
 }
 
 #[cfg(test)]
@@ -130,6 +167,40 @@ mod tests {
         }
         agent.handle(Time(400_000_000), Input::Received { from, message: message.into() }, &mut out);
         out
+    }
+
+    #[test]
+    fn clients_of_a_large_grid_know_what_the_agent_does() {
+        for servers in [40, 200] {
+            let (mut agent, mut known) = (agent(), Vec::new());
+            let update = |agent: &mut Agent, known: &mut Vec<ServerView>| {
+                let updates = push(agent);
+                let sent: usize = updates.iter().map(|(_, news)| news.servers.len() + news.removed.len()).sum();
+                updates.into_iter().for_each(|(_, news)| drop(news.apply(known)));
+                assert_eq!(*known, agent.grid_view(Time(1)).servers);
+                sent
+            };
+            for n in 0..servers {
+                register(&mut agent, 2 + n, &format!("h{n:03}:1"), 1.0, 1.0 + 0.01 * n as f64);
+            }
+            let client = NodeId(9_000);
+            let updates = updates_of(receives(&mut agent, client, DirectoryToAgent::Subscribe));
+            updates.into_iter().for_each(|(_, news)| drop(news.apply(&mut known)));
+            assert_eq!(known.len(), servers as usize);
+            assert_eq!(update(&mut agent, &mut known), 0);
+            // Other hosts' models are guessed from the first hosts by name only, if there are many.
+            for (node, flops) in [(2, 3e9), (servers, 2e9)] {
+                receives(&mut agent, NodeId(node), DirectoryToAgent::Speed { flops });
+                let sent = update(&mut agent, &mut known);
+                assert!(sent > 0 && (servers < 128 || node == 2 || sent == 1), "{sent} of {servers}");
+            }
+            receives(&mut agent, NodeId(5), DirectoryToAgent::CannotRun { function: "m/f".into(), why: "so".into() });
+            assert_eq!(update(&mut agent, &mut known), 1);
+            let why = "it ended".to_string();
+            let lost = Input::PeerLost { peer: NodeId(3), fault: ConnectionFault::Disconnected, why };
+            agent.handle(Time(1), lost, &mut Vec::new());
+            assert!(update(&mut agent, &mut known) > 0);
+        }
     }
 
     #[test]

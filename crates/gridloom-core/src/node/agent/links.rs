@@ -15,11 +15,16 @@ use super::relays::Relays;
 use super::send;
 use super::turns::{Nic, Pair as Prober, Turns};
 use crate::node::AgentTimer;
+use crate::node::link_measurement::peers_to_measure;
 use crate::node::message::{DirectoryToServer, LinkToProber};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::{HEARTBEAT_NS, SHARED_NIC_SERVERS_MAX};
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::{Bottleneck, CompletedTransfer, LinkEstimate, LinkReport, Links};
+use gridloom_perf::{Bottleneck, CompletedTransfer, LinkEstimate, LinkReport, Links, NextSuspects};
+
+/// Number of links among which one that needs a probe is sought at each heartbeat. If there are more, each search continues where
+/// the last one ended.
+const CHECKED_PER_BEAT: usize = 4096;
 
 /// The agent's knowledge of the links between hosts, and the measurements that it has requested.
 #[derive(Debug)]
@@ -30,6 +35,8 @@ pub(super) struct HostLinks {
     settle_timer_is_set: bool,
     /// The server whose turn it was last to be asked for a probe.
     probe_turn: NodeId,
+    /// The link that was looked at last in search of those that need a probe.
+    checked: Option<Pair>,
     /// Turns to measure links.
     turns: Turns,
     paths: Paths,
@@ -39,7 +46,7 @@ pub(super) struct HostLinks {
 impl Default for HostLinks {
     fn default() -> HostLinks {
         let (models, turns, paths, relays) = Default::default();
-        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), turns, paths, relays }
+        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), checked: None, turns, paths, relays }
     }
 }
 
@@ -76,7 +83,7 @@ impl HostLinks {
         let mut at: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         places.enumerate().for_each(|(index, place)| at.entry(place).or_default().push(index));
         let mut found = self.models.bottlenecks();
-        found.extend(self.models.inter_site_paths(|place| at.contains_key(place)));
+        found.extend(self.models.inter_site_paths(&at.keys().cloned().collect()));
         found.extend(self.shared_nics(&at));
         found.extend(self.shared_relays(servers));
         let numbered = found.into_iter().map(|one| {
@@ -198,8 +205,8 @@ impl HostLinks {
 
     /// Forgets a host that is gone.
     pub(super) fn forget(&mut self, place: &str) {
-        self.models.forget(&place.to_string());
-        self.paths.forget(place);
+        let links = self.models.forget(&place.to_string());
+        self.paths.forget(place, links);
     }
 
     // ---- probes
@@ -207,10 +214,12 @@ impl HostLinks {
     /// Requests a measurement of one link that has not been measured for a long time; doubtful links come first. Only
     /// one link is measured at a time, so that probes do not disturb one another, and servers take turns.
     pub(super) fn request_probe(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
-        let suspects = self.models.suspects().filter(|pair| self.models.is_due(now, pair)).cloned();
-        let narrow =
-            self.models.narrow_pairs().into_iter().filter(|pair| now.since(self.models.last(pair)) >= HEARTBEAT_NS);
-        let mut suspects: Vec<Pair> = suspects.chain(narrow).collect();
+        let NextSuspects { doubtful, narrow, last } =
+            self.models.next_suspects(self.checked.as_ref(), CHECKED_PER_BEAT);
+        self.checked = last;
+        let doubtful = doubtful.into_iter().filter(|pair| self.models.is_due(now, pair));
+        let narrow = narrow.into_iter().filter(|pair| now.since(self.models.last(pair)) >= HEARTBEAT_NS);
+        let mut suspects: Vec<Pair> = doubtful.chain(narrow).collect();
         suspects.sort_by_key(|pair| self.models.last(pair));
         // Clients probe the links to and from themselves.
         let on_both = |(from, to): Pair| Some((servers.on_host(&from)?, servers.on_host(&to)?));
@@ -227,7 +236,12 @@ impl HostLinks {
         let mut in_order = servers.after(Some(self.probe_turn)).chain(servers.iter());
         let (from, sender) = in_order.find(|(_, server)| is_usable(server))?;
         let here = servers.location(from);
-        let due = servers.iter().filter(|(_, server)| is_usable(server)).filter_map(|(to, receiver)| {
+        // In a large grid, only known links are measured again, so that their number grows with that of the servers only.
+        let known = self.models.measured_from(&here).flat_map(|host| servers.all_on_host(host));
+        let known = known.filter_map(|node| Some((node, servers.get(node)?)));
+        let all = servers.iter().filter(|_| !servers.is_large());
+        let receivers = all.chain(known.filter(|_| servers.is_large())).filter(|(_, server)| is_usable(server));
+        let due = receivers.filter_map(|(to, receiver)| {
             let pair = (here.clone(), servers.location(to));
             let is_broken = [sender.reach(to), receiver.reach(from)].contains(&Reach::Broken);
             let is_due = pair.0 != pair.1 && !is_broken && self.models.is_due(now, &pair);
@@ -240,7 +254,7 @@ impl HostLinks {
 
     /// Has a server measure its link to another one alone.
     fn send_measure_link(&mut self, servers: &Registry, from: NodeId, to: NodeId, out: &mut Vec<Effect>) {
-        self.turns.forget_measurements(nic(servers, from), nic(servers, to));
+        self.turns.must_measure(nic(servers, from), nic(servers, to));
         send(out, from, DirectoryToServer::MeasureLink { to, address: servers.address(to) });
     }
 
@@ -297,14 +311,15 @@ impl HostLinks {
 
     fn grant_turns(&mut self, now: Time, servers: &Registry, (from, to): (&Nic, &Nic), out: &mut Vec<Effect>) {
         let (paths, models) = (&self.paths, &self.models);
-        let granted = self.turns.grant(now, from, to, |hosts| paths.link_state(now, hosts, models));
+        let granted =
+            self.turns.grant(now, (from, to), peers_max(servers), |hosts| paths.link_state(now, hosts, models));
         self.send_turns(now, servers, granted, out);
     }
 
     /// Grants turns after an update of the paths that links share.
     fn grant_all_turns(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
         let (paths, models) = (&self.paths, &self.models);
-        let granted = self.turns.grant_all(now, |hosts| paths.link_state(now, hosts, models));
+        let granted = self.turns.grant_all(now, peers_max(servers), |hosts| paths.link_state(now, hosts, models));
         self.send_turns(now, servers, granted, out);
     }
 
@@ -319,6 +334,12 @@ impl HostLinks {
         let due = self.turns.due().into_iter().chain(self.paths.due(now).filter(|_| self.turns.has_waiting()));
         out.extend(due.min().map(|at| Effect::SetTimer { timer: AgentTimer::Turns.into(), at }));
     }
+}
+
+/// Returns the number of peers that are enough for one host to have measured. When a grid becomes large, servers that have
+/// begun to measure their links to more of them stop early.
+fn peers_max(servers: &Registry) -> usize {
+    if servers.is_large() { peers_to_measure(servers.len()) } else { usize::MAX }
 }
 
 /// Returns the places of nodes, for pairs that are not on one host.

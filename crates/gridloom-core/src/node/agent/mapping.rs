@@ -96,9 +96,7 @@ impl Agent {
         let MapJob { request, grid } = job;
         let MapRequest { group, round, purpose, .. } = *request;
         let client = group.client;
-        let name = client.to_string();
-        let knowledge = self.knowledge();
-        let guesses = knowledge.guesses(&plan, grid, request, &knowledge.tree(&name, request));
+        let guesses = self.knowledge().guesses(&plan, grid, request);
         let plan = Plan { guesses, ..plan };
         let mut ends: BTreeMap<NodeId, f64> = BTreeMap::new();
         for task in &plan.tasks {
@@ -112,7 +110,7 @@ impl Agent {
         }
         if purpose != Purpose::PlanOnly {
             let location = |node| self.registry.location(node);
-            self.plans.add(group, &plan, grid, self.links.models(), location);
+            self.plans.add(group, &plan, (grid, self.registry.is_large()), self.links.models(), location);
         }
         let addresses = grid.servers.iter().filter(|s| ends.contains_key(&s.node)).map(|s| (s.node, s.address.clone()));
         let addresses = addresses.collect();
@@ -120,7 +118,7 @@ impl Agent {
             .then(|| Box::new(MapperInput::new(client, request.outline.clone(), grid.clone())));
         // The client must know every server of its plan, and whether it is stateless.
         if self.directory.has_pending() {
-            self.push_directory(now, out);
+            self.push_directory(out);
         }
         send(out, client, MapToClient::GroupMapped { group, round, plan, addresses, seen });
     }

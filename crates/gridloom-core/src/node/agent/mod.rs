@@ -56,11 +56,15 @@ use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
 pub use accounts::UsageTable;
 use audit::Audit;
-use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS};
-use gridloom_base::limits::{HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SURPRISE_FACTOR, TRANSFERS_PER_REPORT};
+use directory::{DIRECTORY_PAUSE_NS, DirectoryPush, MODELS_PAUSE_NS, pause_factor};
+use gridloom_base::limits::{
+    HEARTBEAT_NS, LEARN_BYTES_MIN, PACE_MAX, PACE_MIN, SERVERS_MAPPED_ALL_MAX, SURPRISE_FACTOR, TRANSFERS_PER_REPORT,
+};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{Level, Machine, NodeId, Origin, Program, Rules, Time};
-use gridloom_perf::{CompletedTransfer, FunctionModel, GridView, LinkEstimate};
+#[cfg(test)]
+use gridloom_perf::GridView;
+use gridloom_perf::{CompletedTransfer, FunctionModel, LinkEstimate};
 use links::HostLinks;
 use models::Models;
 use names::Names;
@@ -71,6 +75,9 @@ use registry::{Registered, Registry};
 use requests::Requests;
 use sources::GridFacts;
 use view::GridKnowledge;
+
+/// By how much less the pauses between updates of models grow with the grid than those between other updates.
+const MODELS_PAUSE_LESS: u64 = 8;
 
 /// The configuration of an agent.
 #[derive(Clone, Debug)]
@@ -301,21 +308,23 @@ impl Agent {
             DirectoryToAgent::Register(_) => reject_message(from, out),
             DirectoryToAgent::Speed { flops } => {
                 if self.registry.set_speed(from, flops) {
-                    self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+                    self.speed_changed(from);
+                    self.schedule_push(now, out);
                     self.on_measured(now, from, out);
                 }
             }
             DirectoryToAgent::Model { function, model } => self.on_model(now, from, &function, model, out),
             // The requesting client may be connected to another agent, or may be gone.
             DirectoryToAgent::ModelsReported { client } if self.directory.is_subscribed(client) => {
-                self.push_directory(now, out);
+                self.push_directory(out);
                 send(out, client, DirectoryToClient::ModelsKnown { server: from });
             }
             DirectoryToAgent::ModelsReported { .. } => {}
             DirectoryToAgent::Pace { pace } if (PACE_MIN..=PACE_MAX).contains(&pace) => {
                 if let Some(server) = self.registry.set_pace(from, pace) {
                     self.plans.pace_changed(from, server.name(), pace, out);
-                    self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+                    self.directory.mark([from]);
+                    self.schedule_push(now, out);
                 }
             }
             DirectoryToAgent::Pace { .. } => reject_message(from, out),
@@ -324,7 +333,7 @@ impl Agent {
             DirectoryToAgent::Draining => self.on_drains(now, from, out),
             DirectoryToAgent::Subscribe => {
                 if self.directory.has_pending() {
-                    self.push_directory(now, out);
+                    self.push_directory(out);
                 }
                 self.directory.subscribe(from, self.registry.signatures(), out);
             }
@@ -372,13 +381,46 @@ impl Agent {
             return;
         };
         let (name, processors) = (server.name(), &server.processors);
-        let change = self.models.learn((processors, name), function, model, &self.registry.speeds());
+        let before = self.knowledge().host_models().of(processors, function);
+        let speed = self.registry.speeds().get(processors).copied();
+        let change = self.models.learn((processors, name), function, model, &before, speed);
         if !(1.0 / SURPRISE_FACTOR..SURPRISE_FACTOR).contains(&change) {
             let why = format!("'{function}' takes {change:.1} times as long on '{name}' as its model predicted");
-            let alike = self.registry.iter().filter(|(_, other)| other.processors == *processors);
-            self.plans.servers_changed(alike.map(|(node, _)| node), &why, out);
+            self.plans.servers_changed(self.registry.with_processors(processors), &why, out);
         }
-        self.directory.schedule(now + MODELS_PAUSE_NS, out);
+        self.speed_changed(from);
+        let factor = (pause_factor(self.registry.len()) / MODELS_PAUSE_LESS).max(1);
+        self.directory.schedule(now + factor * MODELS_PAUSE_NS, out);
+    }
+
+    /// Records that a server's speed or models have changed, and with them what is guessed from these.
+    fn speed_changed(&mut self, node: NodeId) {
+        let Some(server) = self.registry.get(node) else { return };
+        if self.models.are_guessed_from(&server.processors, self.registry.is_large()) {
+            self.directory.mark_all();
+        } else {
+            self.directory.mark(self.registry.with_processors(&server.processors));
+        }
+    }
+
+    /// Records that a server was added or is about to be removed.
+    fn server_changed(&mut self, node: NodeId) {
+        self.speed_changed(node);
+        self.directory.mark(self.registry.unable().chain([node]));
+        // Guesses are made in another way in large grids.
+        if (SERVERS_MAPPED_ALL_MAX..=SERVERS_MAPPED_ALL_MAX + 1).contains(&self.registry.len()) {
+            self.directory.mark_all();
+        }
+    }
+
+    /// Schedules an update of all clients.
+    fn schedule_push(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.directory.schedule(now + pause_factor(self.registry.len()) * DIRECTORY_PAUSE_NS, out);
+    }
+
+    /// Schedules an update of all clients after servers were added or removed.
+    fn schedule_servers_push(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.directory.changed(now + pause_factor(self.registry.len()) * DIRECTORY_PAUSE_NS, out);
     }
 
     // ---- records of users
@@ -418,9 +460,15 @@ impl Agent {
         send(out, from, DirectoryToClient::UsageKnown { query, answer });
     }
 
-    fn push_directory(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let servers = self.grid_view(now).servers;
-        self.directory.push(servers, || self.registry.signatures(), out);
+    fn push_directory(&mut self, out: &mut Vec<Effect>) {
+        let Agent { directory, registry, models, links, plans, .. } = self;
+        let knowledge = GridKnowledge { servers: registry, models, links, plans };
+        let of = |node: &NodeId| registry.get(*node).map(|server| (*node, server));
+        let views = |changed: Option<&BTreeSet<NodeId>>| match changed {
+            Some(changed) => knowledge.views(changed.iter().filter_map(of)),
+            None => knowledge.views(registry.iter()),
+        };
+        directory.push(views, || registry.signatures(), out);
     }
 
     fn knowledge(&self) -> GridKnowledge<'_> {
@@ -428,6 +476,7 @@ impl Agent {
     }
 
     /// Returns the view of the grid that clients receive. It remains valid until something changes.
+    #[cfg(test)]
     fn grid_view(&self, now: Time) -> GridView {
         self.knowledge().view(now, None)
     }
@@ -443,7 +492,7 @@ impl Agent {
         let servers = self.registry.iter().map(|(node, _)| node);
         servers.for_each(|server| send(out, server, DirectoryToServer::RulesChanged { rules: self.rules.clone() }));
         if self.directory.has_pending() {
-            self.push_directory(now, out);
+            self.push_directory(out);
         }
         let (names, grid) = self.names(now);
         names.rules_changed(grid, out);
@@ -492,7 +541,7 @@ impl Agent {
         // holders. A program may also place a datum that it has found on a server that was started just before.
         let names_servers = matches!(message, ClientToCatalog::Put { .. } | ClientToCatalog::Find { .. });
         if names_servers && self.directory.has_pending() {
-            self.push_directory(now, out);
+            self.push_directory(out);
         }
         let (names, grid) = self.names(now);
         names.on_client_message(grid, client, message, out);
@@ -502,7 +551,7 @@ impl Agent {
         if !self.registry.has(server) {
             return reject_message(server, out);
         }
-        self.push_for_waiting(now, out);
+        self.push_for_waiting(out);
         let (names, grid) = self.names(now);
         names.on_server_message(grid, server, message, out);
     }
@@ -517,9 +566,9 @@ impl Agent {
     }
 
     /// Sends clients the directory at once if the answer to a waiting request may name a server that they do not know yet.
-    fn push_for_waiting(&mut self, now: Time, out: &mut Vec<Effect>) {
+    fn push_for_waiting(&mut self, out: &mut Vec<Effect>) {
         if self.names.has_waiting() && self.directory.has_pending() {
-            self.push_directory(now, out);
+            self.push_directory(out);
         }
     }
 
@@ -539,7 +588,7 @@ impl Agent {
                 self.requests.stop_late(now, out);
                 self.map_waiting(now, out);
             }
-            AgentTimer::DirectoryPush => self.push_directory(now, out),
+            AgentTimer::DirectoryPush => self.push_directory(out),
         }
     }
 
@@ -554,7 +603,7 @@ impl Agent {
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
         self.links.request_probe(now, &self.registry, out);
-        self.push_for_waiting(now, out);
+        self.push_for_waiting(out);
         let (names, grid) = self.names(now);
         names.on_heartbeat(grid, out);
         self.audit.begin_period(now, out);
@@ -566,6 +615,7 @@ impl Agent {
     }
 
     fn forget_server(&mut self, node: NodeId) -> Option<Registered> {
+        self.server_changed(node);
         self.plans.server_lost(node);
         self.disk_bytes.remove(&node);
         self.registry.remove(node)
@@ -589,7 +639,7 @@ impl Agent {
             let line = LogLine::new(Level::Warning, Category::Agent, "lost a server");
             out.push(line.peer(server.name()).address(server.address()).why(why).into());
             self.forget_links(server.host());
-            self.directory.changed(now, out);
+            self.schedule_servers_push(now, out);
             self.map_waiting(now, out);
         }
         let (names, grid) = self.names(now);

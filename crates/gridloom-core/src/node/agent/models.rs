@@ -5,40 +5,42 @@ use std::collections::BTreeMap;
 use gridloom_base::limits::{SPEED_FLOPS_DEFAULT, TIME_SLICE_NOISE_S};
 use gridloom_perf::{Curve, FunctionModel, Size};
 
+/// Number of hosts, the first ones by name, from which models are guessed for all others in a large grid.
+const GUESSED_FROM_MAX: usize = 64;
+
 /// All models, by function. Servers of one host have the same processors, unless one is slowed down: a model of one
 /// applies to all, so noise does not make equal servers look different.
 #[derive(Debug, Default)]
 pub(super) struct Models {
-    by_function: BTreeMap<String, BTreeMap<String, HostModels>>,
+    by_function: BTreeMap<String, BTreeMap<String, MeasuredModels>>,
     /// Hash of the current signature of each function.
     signatures: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Default)]
-struct HostModels {
+struct MeasuredModels {
     by_server: BTreeMap<String, FunctionModel>,
     merged: FunctionModel,
 }
 
 impl Models {
     /// Records that a function is offered with this signature. Models of the function with another signature are discarded.
-    pub(super) fn offered(&mut self, function: &str, signature: u64) {
-        if self.signatures.insert(function.into(), signature).is_some_and(|known| known != signature) {
-            self.by_function.remove(function);
-        }
+    /// Returns true if there were any.
+    pub(super) fn offered(&mut self, function: &str, signature: u64) -> bool {
+        let has_changed = self.signatures.insert(function.into(), signature).is_some_and(|known| known != signature);
+        has_changed && self.by_function.remove(function).is_some()
     }
 
     /// Updates a server's model. Returns the factor by which the time of the model's largest call has changed, or 1 if
-    /// the change may be noise. `speeds` contains the speeds of all hosts.
+    /// the change may be noise. `before`: the model of the function on the server's host until now. `speed`: that of the host.
     pub(super) fn learn(
         &mut self,
         (host, server): (&str, &str),
         function: &str,
         model: FunctionModel,
-        speeds: &BTreeMap<&str, f64>,
+        before: &FunctionModel,
+        speed: Option<f64>,
     ) -> f64 {
-        let speed = speeds.get(host).copied();
-        let before = self.model_of(host, function, speeds);
         let largest = |curve: &Curve, size: fn(f64) -> Size| curve.points.last().map(|point| size(point.size));
         let size = largest(&model.by_work, Size::Work).or(largest(&model.by_bytes, |bytes| Size::Bytes(bytes as u64)));
         let times_s = size.map(|size| (before.seconds(size, speed), model.seconds(size, speed)));
@@ -63,7 +65,7 @@ impl Models {
     /// Returns the model of a function on a host: the one measured there, or otherwise (also for much larger calls)
     /// the one of the other hosts, scaled by the ratio of their speeds. Relative to the speed benchmark, a tuned
     /// library is much faster on every host, and an interpreter is slower.
-    pub(super) fn model_of(&self, host: &str, function: &str, speeds: &BTreeMap<&str, f64>) -> FunctionModel {
+    pub(super) fn model_of(&self, host: &str, function: &str, speeds: &BTreeMap<String, f64>) -> FunctionModel {
         let Some(hosts) = self.by_function.get(function) else { return FunctionModel::default() };
         let known = hosts.get(host).map(|known| known.merged.clone()).unwrap_or_default();
         if hosts.len() == usize::from(hosts.contains_key(host)) {
@@ -72,17 +74,75 @@ impl Models {
         let speed = |host: &str| speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
         let others = hosts.iter().filter(|(other, _)| *other != host);
         let guessed = others.map(|(other, known)| (&known.merged, speed(other) / speed(host)));
-        // Nothing was measured on this host, so only the shape of the curve is used. How much tasks slow one another
-        // down depends on the number of processors.
-        let mut model = FunctionModel::merge(guessed);
-        model.accuracy = Default::default();
-        model.perturbation = known.perturbation.clone();
-        [&mut model.by_work, &mut model.by_bytes]
-            .into_iter()
-            .flat_map(|curve| &mut curve.points)
-            .for_each(|point| point.calls = 0);
-        if known.is_empty() { model } else { known.extended(&model) }
+        let guess = as_guess(FunctionModel::merge(guessed));
+        if known.is_empty() { with_perturbation(guess, &known) } else { known.extended(&guess) }
     }
+
+    /// Returns the models of functions on hosts with these speeds. In a large grid, the same hosts are used for the guesses of
+    /// all others: comparing each host with all others takes time that grows with the square of their number.
+    pub(super) fn by_host<'a>(&'a self, speeds: &'a BTreeMap<String, f64>, is_large: bool) -> HostModels<'a> {
+        HostModels { models: self, speeds, is_large, guesses: BTreeMap::new() }
+    }
+
+    /// Returns the guess of a function in a large grid, for a host that makes one floating-point operation per second.
+    fn guess(&self, function: &str, speeds: &BTreeMap<String, f64>) -> FunctionModel {
+        let speed = |host: &str| speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
+        let sources = self.by_function.get(function).into_iter().flatten().take(GUESSED_FROM_MAX);
+        as_guess(FunctionModel::merge(sources.map(|(host, known)| (&known.merged, speed(host)))))
+    }
+
+    /// True if models of other hosts than these processors depend on its models and its speed.
+    pub(super) fn are_guessed_from(&self, host: &str, is_large: bool) -> bool {
+        let limit = if is_large { GUESSED_FROM_MAX } else { usize::MAX };
+        self.by_function.values().any(|hosts| {
+            hosts.contains_key(host) && (hosts.len() <= limit || hosts.keys().take(limit).any(|source| source == host))
+        })
+    }
+}
+
+/// The models of functions on hosts at one time.
+pub(super) struct HostModels<'a> {
+    models: &'a Models,
+    speeds: &'a BTreeMap<String, f64>,
+    is_large: bool,
+    /// Guesses in a large grid, by function.
+    guesses: BTreeMap<String, FunctionModel>,
+}
+
+impl HostModels<'_> {
+    /// Returns the model of a function on a host. See [`Models::model_of`].
+    pub(super) fn of(&mut self, host: &str, function: &str) -> FunctionModel {
+        if !self.is_large {
+            return self.models.model_of(host, function, self.speeds);
+        }
+        let Some(hosts) = self.models.by_function.get(function) else { return FunctionModel::default() };
+        if !self.guesses.contains_key(function) {
+            self.guesses.insert(function.to_string(), self.models.guess(function, self.speeds));
+        }
+        let guess = &self.guesses[function];
+        let speed = self.speeds.get(host).copied().unwrap_or(SPEED_FLOPS_DEFAULT);
+        let guessed = || FunctionModel::merge([(guess, 1.0 / speed)].into_iter());
+        match hosts.get(host).map(|known| &known.merged) {
+            Some(known) if known.is_empty() => with_perturbation(guessed(), known),
+            Some(known) => known.clone().extended(&guessed()),
+            None => guessed(),
+        }
+    }
+}
+
+/// Returns a guess for a host of which only the perturbation is known.
+fn with_perturbation(guess: FunctionModel, known: &FunctionModel) -> FunctionModel {
+    FunctionModel { perturbation: known.perturbation.clone(), ..guess }
+}
+
+/// Nothing was measured on the host itself, so only the shape of the curve is used. How much tasks slow one another down
+/// depends on the number of processors.
+fn as_guess(mut model: FunctionModel) -> FunctionModel {
+    model.accuracy = Default::default();
+    model.perturbation = Default::default();
+    let points = [&mut model.by_work, &mut model.by_bytes].into_iter().flat_map(|curve| &mut curve.points);
+    points.for_each(|point| point.calls = 0);
+    model
 }
 
 #[cfg(test)]
@@ -140,7 +200,7 @@ pub(super) mod tests {
         };
         let (mut models, speeds) = (super::Models::default(), BTreeMap::new());
         let seconds = |models: &super::Models| models.model_of("host", "m/f", &speeds).seconds(Size::Work(1e9), None);
-        models.offered("m/f", 7);
+        assert!(!models.offered("m/f", 7));
         models.update("host", "a", "m/f", model(300, 2.0));
         models.update("host", "a", "m/f", model(1, 4.0));
         assert_eq!(seconds(&models), 3.0, "one call of each run");
@@ -148,7 +208,7 @@ pub(super) mod tests {
         assert!((3.7..4.0).contains(&seconds(&models)), "{}", seconds(&models));
         models.offered("m/f", 7);
         assert!(seconds(&models) > 3.0);
-        models.offered("m/f", 8);
+        assert!(models.offered("m/f", 8));
         assert!(models.model_of("host", "m/f", &speeds).is_empty());
     }
 

@@ -20,6 +20,8 @@ const WAIT_NS_MAX: u64 = MEASURE_WAIT_NS_MAX;
 const FEW: usize = 512;
 /// Percentage of new or removed links after which sites are determined again, if there are more than [`FEW`] links.
 const CHANGED: usize = 10;
+/// Number of links up to which sites are determined again after a host has left.
+const MANY: usize = 4096;
 
 /// An ordered pair of hosts.
 pub(super) type Pair = (String, String);
@@ -50,6 +52,8 @@ pub(super) struct Paths {
     shared: SharedPaths<String>,
     /// Number of links that were known when sites were last determined.
     links: usize,
+    /// Number of links of hosts that have left since.
+    forgotten: usize,
     known: BTreeMap<Path, PathMeasurement>,
     /// Links of which a measurement alone was requested, with the time of the request.
     asked: BTreeMap<Pair, Time>,
@@ -107,12 +111,13 @@ impl Paths {
     /// may get their turn as a result.
     pub(super) fn update(&mut self, pair: &Pair, links: &Links<String>) -> bool {
         let count = links.count();
-        let is_due = count <= FEW || 100 * count.abs_diff(self.links) >= CHANGED * self.links;
+        let changed = self.forgotten + (count + self.forgotten).abs_diff(self.links);
+        let is_due = count <= FEW || 100 * changed >= CHANGED * self.links;
         if is_due {
             let shared = links.shared();
             let known = shared.all().map(|way| (way, self.known_of(&shared, way, links))).collect();
             let before = (std::mem::replace(&mut self.shared, shared), std::mem::replace(&mut self.known, known));
-            self.links = count;
+            (self.links, self.forgotten) = (count, 0);
             return before.1 != self.known || (!self.known.is_empty() && before.0 != self.shared);
         }
         let Some(way) = self.shared.path_of(&pair.0, &pair.1) else { return false };
@@ -143,10 +148,14 @@ impl Paths {
         self.asked.insert(pair, now);
     }
 
-    /// Forgets a host that is gone. A host with the same name may appear at another site.
-    pub(super) fn forget(&mut self, host: &str) {
+    /// Forgets a host that is gone, with that many links. A host with the same name may appear at another site.
+    pub(super) fn forget(&mut self, host: &str, links: usize) {
         self.asked.retain(|(from, to), _| from != host && to != host);
-        self.links = 0;
+        self.shared.forget(&host.to_string());
+        self.forgotten += links;
+        if self.links <= MANY {
+            self.links = 0;
+        }
     }
 }
 

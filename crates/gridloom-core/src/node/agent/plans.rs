@@ -30,6 +30,8 @@ struct PlanAssumptions {
     transfers: BTreeMap<Pair, u64>,
     /// Bandwidths that were known when the plan was made. Plans made from the same bandwidths share one map.
     known: Arc<BTreeMap<Pair, f64>>,
+    /// The hosts whose links the plan could use, if these are not all.
+    hosts: Option<BTreeSet<String>>,
     /// Bandwidths that the plan assumed without a measurement, or of which the client was notified since.
     notified: BTreeMap<Pair, f64>,
 }
@@ -70,12 +72,12 @@ impl Plans {
         self.reservations.entry(server).or_default().insert(group, Reservation { end, pace });
     }
 
-    /// Records the assumptions of a plan made for this grid.
+    /// Records the assumptions of a plan made for this grid, which is part of a large one if `is_large`.
     pub(super) fn add(
         &mut self,
         group: GroupId,
         plan: &Plan,
-        grid: &GridView,
+        (grid, is_large): (&GridView, bool),
         links: &Links<String>,
         location: impl Fn(NodeId) -> String,
     ) {
@@ -90,21 +92,32 @@ impl Plans {
                 assumed.insert(pair, link.bandwidth);
             }
         }
-        let known: BTreeMap<Pair, f64> = links.estimates().map(|(pair, link)| (pair.clone(), link.bandwidth)).collect();
+        let hosts = is_large.then(|| grid.servers.iter().map(|server| location(server.node)).collect::<BTreeSet<_>>());
+        let bandwidth = |(pair, link): (&Pair, LinkEstimate)| (pair.clone(), link.bandwidth);
+        let known: BTreeMap<Pair, f64> = match &hosts {
+            Some(hosts) => links.estimates_between(hosts).map(bandwidth).collect(),
+            None => links.estimates().map(bandwidth).collect(),
+        };
         let last = self.assumptions.values().next_back().map(|plan| plan.known.clone());
         let known = last.filter(|last| **last == known).unwrap_or_else(|| Arc::new(known));
-        let plan = PlanAssumptions { makespan_s: plan.makespan_s, transfers, known, notified: assumed };
+        let plan = PlanAssumptions { makespan_s: plan.makespan_s, transfers, known, hosts, notified: assumed };
         self.assumptions.insert(group, plan);
     }
 
     pub(super) fn group_ended(&mut self, group: GroupId) {
         self.assumptions.remove(&group);
-        self.reservations.values_mut().for_each(|groups| _ = groups.remove(&group));
+        self.reservations.retain(|_, groups| {
+            groups.remove(&group);
+            !groups.is_empty()
+        });
     }
 
     pub(super) fn client_lost(&mut self, client: NodeId) {
         self.assumptions.retain(|group, _| group.client != client);
-        self.reservations.values_mut().for_each(|groups| groups.retain(|group, _| group.client != client));
+        self.reservations.retain(|_, groups| {
+            groups.retain(|group, _| group.client != client);
+            !groups.is_empty()
+        });
     }
 
     /// Drops the reservations of a server that is gone, or registers again.
@@ -119,6 +132,9 @@ impl Plans {
     pub(super) fn link_changed(&mut self, pair: &Pair, model: &LinkModel, out: &mut Vec<Effect>) {
         let back = (pair.1.clone(), pair.0.clone());
         for (group, plan) in &mut self.assumptions {
+            if plan.hosts.as_ref().is_some_and(|hosts| !(hosts.contains(&pair.0) && hosts.contains(&pair.1))) {
+                continue;
+            }
             // As in the mapping, a pair that was measured in one direction only is assumed to be symmetric.
             let known = plan.known.get(pair).or_else(|| plan.known.get(&back));
             let before = plan.notified.get(pair).or(known).copied().unwrap_or(LinkEstimate::UNMEASURED.bandwidth);

@@ -1,6 +1,5 @@
 //! Registration of servers: a server is accepted or refused, and may later report functions that it cannot run.
 
-use super::directory::DIRECTORY_PAUSE_NS;
 use super::registry::Refusal;
 use super::{Agent, send};
 use crate::node::message::{DirectoryToServer, Registration};
@@ -36,7 +35,9 @@ impl Agent {
         self.links.node_lost(now, &self.registry, from, out);
         self.forget_server(from);
         for signature in &registration.functions {
-            self.models.offered(&signature.name, signature.hash());
+            if self.models.offered(&signature.name, signature.hash()) {
+                self.directory.mark_all();
+            }
         }
         let differences = self.registry.differences_of_code(&registration);
         out.extend(differences.iter().map(|text| log(Level::Warning, text.clone(), None)));
@@ -53,9 +54,10 @@ impl Agent {
         }
         let was_registered = registration.was_registered;
         self.registry.add(now, from, registration, protocol);
+        self.server_changed(from);
         send(out, from, DirectoryToServer::Registered { peers, differences, rules: self.rules.clone() });
-        self.directory.changed(now, out);
-        self.push_for_waiting(now, out);
+        self.schedule_servers_push(now, out);
+        self.push_for_waiting(out);
         let (names, grid) = self.names(now);
         names.server_registered(grid, was_registered, out);
     }
@@ -68,7 +70,8 @@ impl Agent {
         );
         let line = LogLine::new(Level::Warning, Category::Agent, text);
         out.push(line.peer(server.name()).address(server.address()).why(why).into());
-        self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+        self.directory.mark(self.registry.unable().chain([from]));
+        self.schedule_push(now, out);
     }
 
     /// Handles a server that offers a withdrawn function again.
@@ -77,7 +80,8 @@ impl Agent {
         let text = format!("the server offers '{function}' again, and receives calls of this function");
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(server.name()).address(server.address()).into());
-        self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+        self.directory.mark(self.registry.unable().chain([from]));
+        self.schedule_push(now, out);
     }
 
     /// Handles a server that is draining: calls and new shared data are sent to other servers from now on.
@@ -87,7 +91,8 @@ impl Agent {
             "a server is draining; calls of its functions are sent to other servers that offer them, if there are any";
         let line = LogLine::new(Level::Info, Category::Agent, text);
         out.push(line.peer(server.name()).address(server.address()).into());
-        self.directory.schedule(now + DIRECTORY_PAUSE_NS, out);
+        self.directory.mark(self.registry.unable().chain([from]));
+        self.schedule_push(now, out);
     }
 }
 

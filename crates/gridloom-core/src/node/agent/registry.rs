@@ -5,11 +5,13 @@
 //! **Invariants:** no two servers have the same name or the same address. All servers that offer a function agree on its
 //! signature.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::node::link_measurement::peers_to_measure;
 use crate::node::message::Registration;
-use gridloom_base::limits::{MEASURE_WAIT_NS_MAX, NAME_BYTES_MAX, PROBE_PEERS_MAX, SLOTS_MAX};
+use gridloom_base::limits::{MEASURE_WAIT_NS_MAX, NAME_BYTES_MAX, SERVERS_MAPPED_ALL_MAX, SLOTS_MAX};
 use gridloom_base::{NameKind, NodeId, Time};
 use gridloom_idl::Signature;
 use gridloom_perf::{LinkEstimate, host_of};
@@ -23,10 +25,23 @@ pub(super) struct Registry {
     servers: BTreeMap<NodeId, Registered>,
     by_name: BTreeMap<String, NodeId>,
     by_host: BTreeMap<String, BTreeSet<NodeId>>,
-    /// The servers by [`Registered::number`], so in the order of their registration.
+    by_processors: BTreeMap<String, BTreeSet<NodeId>>,
+    /// The servers that are not stateless by [`Registered::number`], so in the order of their registration.
     by_number: BTreeMap<u64, NodeId>,
+    /// Number of registrations so far.
+    registrations: u64,
     /// The registered functions: signature, and number of servers that offer the function.
     functions: BTreeMap<String, (Signature, u32)>,
+    /// The servers that have reported code with that hash, by function.
+    by_code: BTreeMap<String, BTreeMap<u64, BTreeSet<NodeId>>>,
+    /// The mean speed of the servers with the same processors, by processors.
+    speeds: BTreeMap<String, f64>,
+    /// The servers that are not measured, with the times of their registration.
+    unmeasured: BTreeSet<(Time, NodeId)>,
+    /// The servers that cannot run some of the functions that they offer.
+    unable: BTreeSet<NodeId>,
+    /// The servers that have reported on their link to a node, by node.
+    linked_from: BTreeMap<NodeId, BTreeSet<NodeId>>,
 }
 
 /// A registered server.
@@ -132,6 +147,11 @@ impl Registry {
         self.servers.len()
     }
 
+    /// True if not all servers of the grid are considered for each group.
+    pub(super) fn is_large(&self) -> bool {
+        self.servers.len() > SERVERS_MAPPED_ALL_MAX
+    }
+
     /// Returns all servers, ordered by id.
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Registered)> {
         self.servers.iter().map(|(node, server)| (*node, server))
@@ -183,19 +203,23 @@ impl Registry {
     }
 
     /// Returns the mean speed of the servers with the same processors, by processors.
-    pub(super) fn speeds(&self) -> BTreeMap<&str, f64> {
-        let mut sums: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
-        let known = self.servers.values().filter_map(|s| Some((s.processors.as_str(), s.speed_flops?)));
-        for (processors, flops) in known {
-            let sum = sums.entry(processors).or_default();
-            *sum = (sum.0 + flops, sum.1 + 1);
-        }
-        sums.into_iter().map(|(processors, (sum, count))| (processors, sum / f64::from(count))).collect()
+    pub(super) fn speeds(&self) -> &BTreeMap<String, f64> {
+        &self.speeds
+    }
+
+    /// Returns the servers with these processors.
+    pub(super) fn with_processors(&self, processors: &str) -> impl Iterator<Item = NodeId> {
+        self.by_processors.get(processors).into_iter().flatten().copied()
+    }
+
+    /// Returns the servers that cannot run some of the functions that they offer.
+    pub(super) fn unable(&self) -> impl Iterator<Item = NodeId> {
+        self.unable.iter().copied()
     }
 
     /// Returns the functions that some servers cannot run and others can.
     pub(super) fn runnable_elsewhere(&self) -> BTreeSet<&str> {
-        let unable = self.servers.values().flat_map(|server| server.cannot_run.iter().map(String::as_str));
+        let unable = self.unable.iter().flat_map(|node| self.servers[node].cannot_run.iter().map(String::as_str));
         let is_able = |server: &Registered, name: &str| !server.cannot_run.contains(name) && server.offers(name);
         let unable: BTreeSet<&str> = unable.collect();
         unable.into_iter().filter(|name| self.servers.values().any(|server| is_able(server, name))).collect()
@@ -203,8 +227,8 @@ impl Registry {
 
     /// Returns the time until which plans wait for the measurements of new servers.
     pub(super) fn measured_until(&self, now: Time) -> Option<Time> {
-        let unmeasured = self.servers.values().filter(|server| !server.is_measured());
-        unmeasured.map(|server| server.since + MEASURE_WAIT_NS_MAX).filter(|until| *until > now).max()
+        let latest = self.unmeasured.last().map(|(since, _)| *since + MEASURE_WAIT_NS_MAX);
+        latest.filter(|until| *until > now)
     }
 
     /// True if all servers share one storage.
@@ -216,14 +240,19 @@ impl Registry {
     /// Returns the servers to which a new server measures its links. These are the servers that registered most recently,
     /// so that no server is probed by all others.
     pub(super) fn peers_to_measure(&self) -> Vec<(NodeId, String)> {
-        let latest_first = self.by_number.values().rev().map(|node| (*node, &self.servers[node]));
-        let peers = latest_first.filter(|(_, server)| !server.is_stateless()).take(PROBE_PEERS_MAX);
-        peers.map(|(node, server)| (node, server.address().to_string())).collect()
+        let latest = self.by_number.values().rev().take(peers_to_measure(self.servers.len()));
+        latest.map(|node| (*node, self.servers[node].address().to_string())).collect()
     }
 
     /// Returns one warning for each server on which functions have different code.
     pub(super) fn differences_of_code(&self, registration: &Registration) -> Vec<String> {
-        let others = self.servers.values().map(|server| &server.registration);
+        let of_function = |(name, code): (&String, &u64)| {
+            let others = self.by_code.get(name).into_iter().flatten().filter(move |(other, _)| *other != code);
+            // One of them may have the same name.
+            others.flat_map(|(_, nodes)| nodes.iter().take(DIFFERENCES_MAX + 1)).collect::<Vec<_>>()
+        };
+        let others: BTreeSet<&NodeId> = registration.code_hashes.iter().flat_map(of_function).collect();
+        let others = others.into_iter().map(|node| &self.servers[node].registration);
         let lines = others.filter(|other| other.name != registration.name).filter_map(|other| {
             let is_other =
                 |(name, code): &(&String, &u64)| other.code_hashes.get(*name).is_some_and(|known| known != *code);
@@ -311,16 +340,24 @@ impl Registry {
             registration,
             protocol,
             since: now,
-            number: self.by_number.last_key_value().map_or(0, |(number, _)| number + 1),
+            number: self.registrations,
             speed_flops: None,
             pace: 1.0,
             cannot_run: BTreeSet::new(),
             is_draining: false,
             links: BTreeMap::new(),
         };
+        self.registrations += 1;
         self.by_name.insert(server.name().to_string(), node);
         self.by_host.entry(server.host().to_string()).or_default().insert(node);
-        self.by_number.insert(server.number, node);
+        self.by_processors.entry(server.processors.clone()).or_default().insert(node);
+        if !server.is_stateless() {
+            self.by_number.insert(server.number, node);
+        }
+        for (function, code) in &server.registration.code_hashes {
+            self.by_code.entry(function.clone()).or_default().entry(*code).or_default().insert(node);
+        }
+        self.unmeasured.insert((now, node));
         let before = self.servers.insert(node, server);
         debug_assert!(before.is_none(), "{node} is registered already");
     }
@@ -330,12 +367,20 @@ impl Registry {
         let server = self.servers.remove(&node)?;
         self.by_name.remove(server.name());
         self.by_number.remove(&server.number);
-        if let Some(nodes) = self.by_host.get_mut(server.host()) {
-            nodes.remove(&node);
-            if nodes.is_empty() {
-                self.by_host.remove(server.host());
+        remove_from(&mut self.by_host, server.host(), node);
+        remove_from(&mut self.by_processors, &server.processors, node);
+        self.update_speed(&server.processors);
+        for (function, code) in &server.registration.code_hashes {
+            if let Some(by_code) = self.by_code.get_mut(function) {
+                remove_from(by_code, code, node);
+                if by_code.is_empty() {
+                    self.by_code.remove(function);
+                }
             }
         }
+        self.unmeasured.remove(&(server.since, node));
+        self.unable.remove(&node);
+        server.links.keys().for_each(|peer| remove_from(&mut self.linked_from, peer, node));
         for signature in &server.registration.functions {
             if let Some((_, count)) = self.functions.get_mut(&signature.name) {
                 *count -= 1;
@@ -347,35 +392,70 @@ impl Registry {
         Some(server)
     }
 
+    /// Updates the mean speed of the servers with these processors.
+    fn update_speed(&mut self, processors: &str) {
+        let known = self.with_processors(processors).filter_map(|node| self.servers[&node].speed_flops);
+        let (sum, count) = known.fold((0.0, 0_u32), |(sum, count), flops| (sum + flops, count + 1));
+        match count {
+            0 => _ = self.speeds.remove(processors),
+            _ => _ = self.speeds.insert(processors.to_string(), sum / f64::from(count)),
+        }
+    }
+
+    /// Updates the sets that depend on a server's measurements and on the functions that it cannot run.
+    fn changed(&mut self, node: NodeId) {
+        let Some(server) = self.servers.get(&node) else { return };
+        match server.is_measured() {
+            true => _ = self.unmeasured.remove(&(server.since, node)),
+            false => _ = self.unmeasured.insert((server.since, node)),
+        }
+        match server.cannot_run.is_empty() {
+            true => _ = self.unable.remove(&node),
+            false => _ = self.unable.insert(node),
+        }
+    }
+
     /// Forgets the links of all servers to a node that is gone.
     pub(super) fn forget_links_to(&mut self, node: NodeId) {
-        self.servers.values_mut().for_each(|server| _ = server.links.remove(&node));
+        for from in self.linked_from.remove(&node).unwrap_or_default() {
+            if let Some(server) = self.servers.get_mut(&from) {
+                server.links.remove(&node);
+            }
+        }
     }
 
     /// Records a server's measurement of its link to another node. Returns whether it had measured the link before, or
     /// `None` if it is not registered.
     pub(super) fn link_measured(&mut self, from: NodeId, to: NodeId, link: LinkEstimate) -> Option<bool> {
         let server = self.servers.get_mut(&from)?;
+        self.linked_from.entry(to).or_default().insert(from);
         Some(matches!(server.links.insert(to, Some(link)), Some(Some(_))))
     }
 
     /// Records that a server could not reach another node.
     pub(super) fn link_broken(&mut self, from: NodeId, to: NodeId) {
         if let Some(server) = self.servers.get_mut(&from) {
+            self.linked_from.entry(to).or_default().insert(from);
             server.links.insert(to, None);
         }
     }
 
     /// Records that a new server has measured its links. Returns false if it is not registered.
     pub(super) fn links_done(&mut self, node: NodeId) -> bool {
-        self.servers.get_mut(&node).map(|server| server.links_done = true).is_some()
+        let is_known = self.servers.get_mut(&node).map(|server| server.links_done = true).is_some();
+        self.changed(node);
+        is_known
     }
 
     /// Records a server's speed, which is unknown if it is not a positive number. Returns false if the server is not
     /// registered.
     pub(super) fn set_speed(&mut self, node: NodeId, flops: f64) -> bool {
-        let speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
-        self.servers.get_mut(&node).map(|server| server.speed_flops = speed_flops).is_some()
+        let Some(server) = self.servers.get_mut(&node) else { return false };
+        server.speed_flops = (flops.is_finite() && flops > 0.0).then_some(flops);
+        let processors = server.processors.clone();
+        self.update_speed(&processors);
+        self.changed(node);
+        true
     }
 
     /// Records a server's pace. Returns the server.
@@ -388,14 +468,18 @@ impl Registry {
     /// Records that a server cannot run a function that it offers. Returns the server unless that was known.
     pub(super) fn cannot_run(&mut self, node: NodeId, function: &str) -> Option<&Registered> {
         let server = self.servers.get_mut(&node).filter(|server| server.offers(function))?;
-        server.cannot_run.insert(function.to_string()).then_some(&*server)
+        let is_new = server.cannot_run.insert(function.to_string());
+        self.changed(node);
+        self.get(node).filter(|_| is_new)
     }
 
     /// Records that a server can run a function again. Returns the server, or `None` if this was already recorded or the
     /// server is draining.
     pub(super) fn can_run(&mut self, node: NodeId, function: &str) -> Option<&Registered> {
         let server = self.servers.get_mut(&node).filter(|server| !server.is_draining)?;
-        server.cannot_run.remove(function).then_some(&*server)
+        let was_recorded = server.cannot_run.remove(function);
+        self.changed(node);
+        self.get(node).filter(|_| was_recorded)
     }
 
     /// Records that a server is draining. Returns the server.
@@ -403,7 +487,18 @@ impl Registry {
         let server = self.servers.get_mut(&node)?;
         server.cannot_run = server.registration.functions.iter().map(|signature| signature.name.clone()).collect();
         server.is_draining = true;
-        Some(server)
+        self.changed(node);
+        self.get(node)
+    }
+}
+
+/// Removes a node from one of these sets, and the set with its last node.
+fn remove_from<K: Ord + Borrow<Q>, Q: Ord + ?Sized>(sets: &mut BTreeMap<K, BTreeSet<NodeId>>, key: &Q, node: NodeId) {
+    if let Some(nodes) = sets.get_mut(key) {
+        nodes.remove(&node);
+        if nodes.is_empty() {
+            sets.remove(key);
+        }
     }
 }
 

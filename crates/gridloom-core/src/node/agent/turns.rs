@@ -44,15 +44,15 @@ struct TurnInProgress {
 #[derive(Debug, Default)]
 struct TurnsInProgress {
     turns: BTreeMap<Pair, TurnInProgress>,
-    sending: BTreeSet<Nic>,
-    receiving: BTreeSet<Nic>,
+    sending: BTreeMap<Nic, Pair>,
+    receiving: BTreeMap<Nic, Pair>,
     ends: BTreeSet<(Time, Pair)>,
 }
 
 impl TurnsInProgress {
     fn insert(&mut self, pair: Pair, turn: TurnInProgress) {
-        self.sending.insert(turn.from.clone());
-        self.receiving.insert(turn.to.clone());
+        self.sending.insert(turn.from.clone(), pair);
+        self.receiving.insert(turn.to.clone(), pair);
         self.ends.insert((turn.until, pair));
         self.turns.insert(pair, turn);
     }
@@ -66,7 +66,7 @@ impl TurnsInProgress {
     }
 
     fn use_either(&self, from: &Nic, to: &Nic) -> bool {
-        self.sending.contains(from) || self.receiving.contains(to)
+        self.sending.contains_key(from) || self.receiving.contains_key(to)
     }
 }
 
@@ -78,8 +78,57 @@ pub(super) struct Turns {
     inward: BTreeMap<Nic, BTreeMap<u64, Pair>>,
     waiting: BTreeMap<Pair, (u64, Nic, Nic)>,
     in_progress: TurnsInProgress,
-    measured: BTreeMap<(Nic, Nic), u32>,
+    measured: Measured,
+    /// Pairs that are measured whatever is known of them.
+    needed: BTreeSet<(Nic, Nic)>,
     asked: u64,
+}
+
+/// The numbers of measurements from one interface to another.
+#[derive(Debug, Default)]
+struct Measured {
+    counts: BTreeMap<Nic, BTreeMap<Nic, u32>>,
+    /// The interfaces from which each was measured.
+    from: BTreeMap<Nic, BTreeSet<Nic>>,
+}
+
+impl Measured {
+    fn count(&self, from: &Nic, to: &Nic) -> u32 {
+        self.counts.get(from).and_then(|counts| counts.get(to)).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of interfaces that were measured from this one.
+    fn peers(&self, from: &Nic) -> usize {
+        self.counts.get(from).map_or(0, BTreeMap::len)
+    }
+
+    fn add(&mut self, from: &Nic, to: &Nic) {
+        let count = self.counts.entry(from.clone()).or_default().entry(to.clone()).or_default();
+        *count = count.saturating_add(1);
+        self.from.entry(to.clone()).or_default().insert(from.clone());
+    }
+
+    fn remove(&mut self, from: &Nic, to: &Nic) {
+        if let Some(counts) = self.counts.get_mut(from) {
+            counts.remove(to);
+            if counts.is_empty() {
+                self.counts.remove(from);
+            }
+        }
+        if let Some(all) = self.from.get_mut(to) {
+            all.remove(from);
+            if all.is_empty() {
+                self.from.remove(to);
+            }
+        }
+    }
+
+    fn forget(&mut self, card: &Nic) {
+        let to: Vec<Nic> = self.counts.get(card).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        to.iter().for_each(|to| self.remove(card, to));
+        let from: Vec<Nic> = self.from.get(card).into_iter().flatten().cloned().collect();
+        from.iter().for_each(|from| self.remove(from, card));
+    }
 }
 
 impl Turns {
@@ -109,36 +158,46 @@ impl Turns {
         Some((from, to))
     }
 
-    fn is_known(&self, from: &Nic, to: &Nic) -> bool {
-        self.measured.get(&(from.clone(), to.clone())).is_some_and(|count| *count >= MEASURED_ENOUGH)
+    /// Reports whether a pair need not be measured: it was measured often enough, or enough others were from this interface.
+    fn is_known(&self, from: &Nic, to: &Nic, peers_max: usize) -> bool {
+        if self.measured.count(from, to) >= MEASURED_ENOUGH {
+            return true;
+        }
+        self.measured.peers(from) >= peers_max && !self.needed.contains(&(from.clone(), to.clone()))
     }
 
     /// Grants turns among the requests that wait for one of these interfaces. Returns the granted pairs, each with
-    /// whether it must be measured.
+    /// whether it must be measured. `peers_max`: the number of peers that are enough for one node.
     pub(super) fn grant(
         &mut self,
         now: Time,
-        from: &Nic,
-        to: &Nic,
+        (from, to): (&Nic, &Nic),
+        peers_max: usize,
         standing: impl Fn(&Hosts) -> LinkState,
     ) -> Vec<(Pair, bool)> {
         let mut candidates: Vec<(u64, Pair)> = Vec::new();
         for (cards, card) in [(&self.outward, from), (&self.inward, to)] {
             candidates.extend(cards.get(card).into_iter().flatten().map(|(number, pair)| (*number, *pair)));
         }
-        self.grant_among(now, candidates, standing)
+        self.grant_among(now, candidates, peers_max, standing)
     }
 
     /// Grants turns among all waiting requests.
-    pub(super) fn grant_all(&mut self, now: Time, standing: impl Fn(&Hosts) -> LinkState) -> Vec<(Pair, bool)> {
+    pub(super) fn grant_all(
+        &mut self,
+        now: Time,
+        peers_max: usize,
+        standing: impl Fn(&Hosts) -> LinkState,
+    ) -> Vec<(Pair, bool)> {
         let candidates = self.waiting.iter().map(|(pair, (number, ..))| (*number, *pair)).collect();
-        self.grant_among(now, candidates, standing)
+        self.grant_among(now, candidates, peers_max, standing)
     }
 
     fn grant_among(
         &mut self,
         now: Time,
         candidates: Vec<(u64, Pair)>,
+        peers_max: usize,
         standing: impl Fn(&Hosts) -> LinkState,
     ) -> Vec<(Pair, bool)> {
         let between = |from: &Nic, to: &Nic| match (from, to) {
@@ -160,7 +219,7 @@ impl Turns {
         let mut granted = Vec::new();
         for (_, pair, standing) in candidates {
             let (_, from, to) = &self.waiting[&pair];
-            if standing.next == NextStep::Assume || self.is_known(from, to) {
+            if standing.next == NextStep::Assume || self.is_known(from, to, peers_max) {
                 self.withdraw(pair);
                 granted.push((pair, false));
                 continue;
@@ -186,24 +245,29 @@ impl Turns {
     /// Counts a measurement by a server, if that has its turn.
     pub(super) fn count_measurement(&mut self, pair: Pair) {
         if let Some(TurnInProgress { from, to, .. }) = self.in_progress.turns.get(&pair) {
-            let count = self.measured.entry((from.clone(), to.clone())).or_default();
-            *count = count.saturating_add(1);
+            self.measured.add(from, to);
+            self.needed.remove(&(from.clone(), to.clone()));
         }
     }
 
-    /// Discards the number of measurements from one interface to another.
-    pub(super) fn forget_measurements(&mut self, from: Nic, to: Nic) {
-        self.measured.remove(&(from, to));
+    /// Has a pair measured when its turn is requested next, whatever is known of it.
+    pub(super) fn must_measure(&mut self, from: Nic, to: Nic) {
+        self.measured.remove(&from, &to);
+        self.needed.insert((from, to));
     }
 
     /// Withdraws the requests of a lost node, and discards the measurements of its host, which may be gone, too.
     /// Returns the pairs of the node that have their turn now.
     pub(super) fn node_lost(&mut self, node: NodeId, card: &Nic) -> Vec<Pair> {
-        self.measured.retain(|(from, to), _| from != card && to != card);
+        self.measured.forget(card);
+        self.needed.retain(|(from, to)| from != card && to != card);
+        let waiting = [&self.outward, &self.inward].map(|cards| cards.get(card).into_iter().flat_map(BTreeMap::values));
         let is_its = |pair: &&Pair| pair.prober == node || pair.peer == node;
-        let waiting: Vec<Pair> = self.waiting.keys().filter(is_its).copied().collect();
+        let waiting: BTreeSet<Pair> = waiting.into_iter().flatten().filter(is_its).copied().collect();
         waiting.into_iter().for_each(|pair| _ = self.withdraw(pair));
-        self.in_progress.turns.keys().filter(is_its).copied().collect()
+        let turns = [&self.in_progress.sending, &self.in_progress.receiving].map(|turns| turns.get(card));
+        let turns: BTreeSet<Pair> = turns.into_iter().flatten().filter(is_its).copied().collect();
+        turns.into_iter().collect()
     }
 
     /// Returns the pairs whose turn has taken too long.
@@ -227,6 +291,8 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PEERS: usize = 16;
 
     fn host(name: &str) -> Nic {
         Nic::Host(name.into())
@@ -253,21 +319,41 @@ mod tests {
     #[test]
     fn a_host_sends_and_receives_one_probe_at_a_time() {
         let mut turns = wanted(&[(1, 2), (1, 3), (4, 2), (2, 1), (3, 4)]);
-        assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), true)]);
+        assert_eq!(turns.grant(Time(0), (&host("a"), &host("b")), PEERS, alone), [(pair(1, 2), true)]);
         // c and d are not involved, and b may send while it receives.
-        assert_eq!(turns.grant(Time(0), &host("c"), &host("d"), alone), [(pair(3, 4), true)]);
-        assert_eq!(turns.grant(Time(0), &host("b"), &host("a"), alone), [(pair(2, 1), true)]);
+        assert_eq!(turns.grant(Time(0), (&host("c"), &host("d")), PEERS, alone), [(pair(3, 4), true)]);
+        assert_eq!(turns.grant(Time(0), (&host("b"), &host("a")), PEERS, alone), [(pair(2, 1), true)]);
         turns.in_progress.remove(&pair(1, 2));
-        assert_eq!(turns.grant(Time(1), &host("a"), &host("b"), alone), [(pair(1, 3), true), (pair(4, 2), true)]);
+        assert_eq!(
+            turns.grant(Time(1), (&host("a"), &host("b")), PEERS, alone),
+            [(pair(1, 3), true), (pair(4, 2), true)]
+        );
         assert_eq!((turns.waiting.len(), turns.in_progress.turns.len()), (0, 4));
     }
 
     #[test]
     fn a_known_pair_of_hosts_is_not_measured_again() {
         let mut turns = wanted(&[(1, 2), (1, 3)]);
-        turns.measured.insert((host("a"), host("b")), MEASURED_ENOUGH);
-        assert_eq!(turns.grant(Time(0), &host("a"), &host("b"), alone), [(pair(1, 2), false), (pair(1, 3), true)]);
+        (0..MEASURED_ENOUGH).for_each(|_| turns.measured.add(&host("a"), &host("b")));
+        assert_eq!(
+            turns.grant(Time(0), (&host("a"), &host("b")), PEERS, alone),
+            [(pair(1, 2), false), (pair(1, 3), true)]
+        );
         assert!(turns.waiting.is_empty() && turns.outward.is_empty() && turns.inward.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_has_measured_enough_peers_measures_only_what_it_must() {
+        let mut turns = wanted(&[(1, 3), (1, 4)]);
+        turns.measured.add(&host("a"), &host("b"));
+        turns.must_measure(host("a"), host("d"));
+        let granted = turns.grant(Time(0), (&host("a"), &host("c")), 1, alone);
+        assert_eq!(granted, [(pair(1, 3), false), (pair(1, 4), true)]);
+        turns.count_measurement(pair(1, 4));
+        assert!(turns.needed.is_empty());
+        assert_eq!(turns.node_lost(NodeId(1), &host("a")), [pair(1, 4)]);
+        turns.end(pair(1, 4));
+        assert!(turns.measured.counts.is_empty() && turns.measured.from.is_empty() && turns.needed.is_empty());
     }
 
     #[test]
@@ -281,14 +367,17 @@ mod tests {
                 way => LinkState { path: Some(way), next },
             }
         };
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Wait)), [(pair(1, 2), true)]);
+        assert_eq!(turns.grant_all(Time(0), PEERS, on_way(NextStep::Wait)), [(pair(1, 2), true)]);
         turns.in_progress = TurnsInProgress::default();
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [(pair(1, 3), true), (pair(4, 2), true)]);
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), []);
+        assert_eq!(
+            turns.grant_all(Time(0), PEERS, on_way(NextStep::Measure)),
+            [(pair(1, 3), true), (pair(4, 2), true)]
+        );
+        assert_eq!(turns.grant_all(Time(0), PEERS, on_way(NextStep::Measure)), []);
         turns.in_progress.remove(&pair(1, 3));
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [(pair(2, 4), true)]);
+        assert_eq!(turns.grant_all(Time(0), PEERS, on_way(NextStep::Measure)), [(pair(2, 4), true)]);
         turns.request(pair(1, 4), host("a"), host("d"));
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Measure)), [], "another probe uses the path");
-        assert_eq!(turns.grant_all(Time(0), on_way(NextStep::Assume)), [(pair(1, 4), false)]);
+        assert_eq!(turns.grant_all(Time(0), PEERS, on_way(NextStep::Measure)), [], "another probe uses the path");
+        assert_eq!(turns.grant_all(Time(0), PEERS, on_way(NextStep::Assume)), [(pair(1, 4), false)]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::links::HostLinks;
-use super::models::Models;
+use super::models::{HostModels, Models};
 use super::plans::Plans;
 use super::registry::{Reach, Registered, Registry};
 use crate::node::message::MapRequest;
@@ -38,42 +38,55 @@ impl<'a> GridKnowledge<'a> {
             servers = self.candidates(now, request, servers);
         }
         servers.sort_by(|a, b| a.1.name().cmp(b.1.name()));
-        let speeds = self.servers.speeds();
-        let better_elsewhere = self.servers.runnable_elsewhere();
-        let views = servers.iter().map(|(node, server)| {
-            let r = &server.registration;
+        let mut views = self.views(servers.iter().map(|(node, server)| (*node, *server)));
+        for (view, (node, _)) in views.iter_mut().zip(&servers) {
             let busy_ns = request.map_or(0, |(request, _)| self.plans.busy_ns(now, *node, request.group));
-            let processors = server.processors.as_str();
-            let speed_flops = speeds.get(processors).copied();
-            ServerView {
-                node: *node,
-                name: r.name.clone(),
-                address: r.address.clone(),
-                slots: r.slots,
-                stateless: r.is_stateless,
-                memory_bytes: r.memory_bytes,
-                speed_flops,
-                pace: server.pace,
-                functions: r
-                    .functions
-                    .iter()
-                    .filter(|s| !(server.cannot_run.contains(&s.name) && better_elsewhere.contains(s.name.as_str())))
-                    .map(|s| (s.name.clone(), self.models.model_of(processors, &s.name, &speeds)))
-                    .collect(),
-                busy_s: vec![ns_to_seconds(busy_ns); r.slots as usize],
-                release: r.release.clone(),
-                protocol: server.protocol,
-            }
-        });
+            view.busy_s.fill(ns_to_seconds(busy_ns));
+        }
         let mut grid = GridView {
             client_links: vec![LinkEstimate::UNMEASURED; servers.len()],
-            servers: views.collect(),
+            servers: views,
             ..GridView::default()
         };
         if let Some((request, tree)) = request {
             self.add_links(&mut grid, &servers, request, tree);
         }
         grid
+    }
+
+    /// Returns what is known of these servers, without reservations.
+    pub(super) fn views<'b>(&self, servers: impl Iterator<Item = (NodeId, &'b Registered)>) -> Vec<ServerView> {
+        let mut models = self.host_models();
+        let better_elsewhere = self.servers.runnable_elsewhere();
+        let view = |(node, server): (NodeId, &Registered)| {
+            let r = &server.registration;
+            let processors = server.processors.as_str();
+            ServerView {
+                node,
+                name: r.name.clone(),
+                address: r.address.clone(),
+                slots: r.slots,
+                stateless: r.is_stateless,
+                memory_bytes: r.memory_bytes,
+                speed_flops: self.servers.speeds().get(processors).copied(),
+                pace: server.pace,
+                functions: r
+                    .functions
+                    .iter()
+                    .filter(|s| !(server.cannot_run.contains(&s.name) && better_elsewhere.contains(s.name.as_str())))
+                    .map(|s| (s.name.clone(), models.of(processors, &s.name)))
+                    .collect(),
+                busy_s: vec![0.0; r.slots as usize],
+                release: r.release.clone(),
+                protocol: server.protocol,
+            }
+        };
+        servers.map(view).collect()
+    }
+
+    /// Returns the models of functions on hosts. In a large grid, guesses for hosts are scaled from one model.
+    pub(super) fn host_models(&self) -> HostModels<'a> {
+        self.models.by_host(self.servers.speeds(), self.servers.is_large())
     }
 
     fn add_links(
@@ -132,18 +145,15 @@ impl<'a> GridKnowledge<'a> {
     }
 
     /// Returns the links and functions that a plan uses without a measurement.
-    pub(super) fn guesses(
-        &self,
-        plan: &Plan,
-        grid: &GridView,
-        request: &MapRequest,
-        tree: &NetworkTree<&str>,
-    ) -> Vec<UnmeasuredEstimate> {
+    pub(super) fn guesses(&self, plan: &Plan, grid: &GridView, request: &MapRequest) -> Vec<UnmeasuredEstimate> {
         let client = request.group.client;
-        let number = |node: NodeId| tree.number(&self.servers.location(node).as_str());
+        let models = self.links.models();
+        let is_measured =
+            |from: &String, to: &String| models.of(from, to).is_some_and(|link| link.estimate().is_some());
         let is_known = |from: NodeId, to: NodeId| {
-            let is_near = from != client && to != client && self.servers.location(from) == self.servers.location(to);
-            is_near || tree.measured(number(from), number(to)).is_some()
+            let (here, there) = (self.servers.location(from), self.servers.location(to));
+            let is_near = from != client && to != client && here == there;
+            is_near || is_measured(&here, &there) || is_measured(&there, &here)
         };
         let pairs: BTreeSet<(NodeId, NodeId)> = plan.transfers.iter().map(|moved| (moved.from, moved.to)).collect();
         let links = pairs.into_iter().filter(|(from, to)| !is_known(*from, *to));

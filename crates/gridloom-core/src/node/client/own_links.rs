@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::member::Members;
 use crate::node::ClientTimer;
 use crate::node::data_paths::DataPaths;
-use crate::node::link_measurement::LinkMeasurement;
+use crate::node::link_measurement::{LinkMeasurement, peers_to_measure};
 use crate::node::message::{LinkToAgent, TransferReport};
 use crate::node::protocol::{Effect, Role};
 use crate::node::unreported::UnreportedTransfers;
-use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX, PROBE_PEERS_MAX};
+use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX};
 use gridloom_base::time::ns_to_seconds;
 use gridloom_base::{NodeId, Time};
 use gridloom_perf::{CompletedTransfer, GridView, LinkEstimate, LinkModel, Links};
@@ -79,8 +79,9 @@ impl OwnLinks {
 
     /// Schedules measurements of the links to new servers, if measuring was requested.
     pub(super) fn probe_new_servers(&mut self, grid: &GridView, members: &Members<Role>, out: &mut Vec<Effect>) {
+        let count = peers_to_measure(grid.servers.len());
         for server in &grid.servers {
-            if !self.is_wanted || self.probed.len() >= PROBE_PEERS_MAX {
+            if !self.is_wanted || self.probed.len() >= count {
                 break;
             }
             if self.probed.insert(server.node) {

@@ -2,6 +2,7 @@
 //! cannot be reached or are lost, and when links are measured. Groups that waited for measurements are mapped then, and
 //! plans based on other values become stale.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Client;
@@ -105,7 +106,8 @@ impl Client {
     pub(super) fn on_directory(&mut self, now: Time, news: DirectoryUpdate, out: &mut Vec<Effect>) {
         let functions = news.apply(&mut self.directory.listed);
         let told = &self.directory.listed;
-        self.contacts.directory_has(|node| told.iter().any(|server| server.node == node));
+        let nodes: BTreeSet<NodeId> = told.iter().map(|server| server.node).collect();
+        self.contacts.directory_has(|node| nodes.contains(&node));
         let servers = told.iter().filter(|server| !self.contacts.is_lost(server.node)).cloned().collect();
         let grid = GridView { servers, ..GridView::default() };
         for server in &grid.servers {
@@ -115,7 +117,8 @@ impl Client {
         if let Some(functions) = functions {
             self.directory.functions = Arc::new(functions);
         }
-        for gone in self.directory.grid.servers.iter().filter(|one| grid.server(one.node).is_none()) {
+        let usable: BTreeSet<NodeId> = grid.servers.iter().map(|server| server.node).collect();
+        for gone in self.directory.grid.servers.iter().filter(|one| !usable.contains(&one.node)) {
             self.directory.unoffered.server_lost(&self.directory.grid, gone.node, "it left the grid");
         }
         self.directory.grid = Arc::new(grid);

@@ -123,15 +123,6 @@ pub struct DirectoryUpdate {
 }
 
 impl DirectoryUpdate {
-    /// Returns the change from one list of servers to another.
-    pub fn between(before: &[ServerView], after: &[ServerView], functions: Option<Vec<Signature>>) -> DirectoryUpdate {
-        let known: BTreeMap<NodeId, &ServerView> = before.iter().map(|server| (server.node, server)).collect();
-        let there: BTreeSet<NodeId> = after.iter().map(|server| server.node).collect();
-        let servers = after.iter().filter(|server| known.get(&server.node) != Some(server)).cloned().collect();
-        let removed = known.into_keys().filter(|node| !there.contains(node)).collect();
-        DirectoryUpdate { is_full: false, servers, removed, functions }
-    }
-
     pub fn is_empty(&self) -> bool {
         !self.is_full && self.servers.is_empty() && self.removed.is_empty() && self.functions.is_none()
     }
