@@ -54,6 +54,10 @@ impl Agent {
         let was_registered = registration.was_registered;
         self.registry.add(now, from, registration, protocol);
         send(out, from, DirectoryToServer::Registered { peers, differences, rules: self.rules.clone() });
+        let (day, used_up) = self.link_uses.used_up();
+        if !used_up.is_empty() {
+            send(out, from, DirectoryToServer::LinksUsedUp { day, used_up });
+        }
         self.directory.changed(now, out);
         self.push_for_waiting(now, out);
         let (names, grid) = self.names(now);
