@@ -54,7 +54,7 @@ pub use pattern::Pattern;
 pub use priority::Priority;
 pub use random::SplitMix64;
 pub use readers::check_readers;
-pub use rules::{GROUP_PREFIX, Quota, Rules, RulesGroup, RulesSection, UserPattern, UserRules, Users};
+pub use rules::{GROUP_PREFIX, Quota, Rules, RulesGroup, RulesLink, RulesSection, UserPattern, UserRules, Users};
 pub use slice::{SLICES, slice_bytes};
 pub use time::Time;
 pub use truncated::truncated;

@@ -266,6 +266,11 @@ pub const PROBE_PEERS_MAX: usize = 16;
 pub const PROBE_PEERS_LARGE: usize = 4;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
+/// Sums of bytes over links that a server or an agent keeps for a day, one for each user and link of the rules, at some 100 bytes each. If there
+/// are more, the rest is not limited.
+pub const LINK_USES_MAX: usize = 16_384;
+/// Links that rules may name. Each datum that a server receives is compared with all of them.
+pub const RULES_LINKS_MAX: usize = 64;
 /// Paths through relays that an agent remembers, at some 150 bytes each. If there are more, plans assume that the rest
 /// share no relay.
 pub const RELAYED_PATHS_MAX: usize = 65_536;

@@ -27,6 +27,26 @@ pub struct Rules {
     /// In the order in which they are considered.
     pub groups: Vec<RulesGroup>,
     pub users: BTreeMap<String, RulesSection>,
+    /// Links with quotas, in the order of their names.
+    #[serde(default)]
+    pub links: Vec<RulesLink>,
+}
+
+/// A link between nodes whose names match two patterns, in both directions. `*` is any sequence of characters.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RulesLink {
+    pub name: String,
+    /// Patterns of the names of servers and of the hosts of programs.
+    pub between: [String; 2],
+}
+
+impl RulesLink {
+    /// True if data from one of these places to the other pass over the link.
+    pub fn joins(&self, one: &str, other: &str) -> bool {
+        let [first, second] = &self.between;
+        let joins = |a, b| matches_with_stars(first, a) && matches_with_stars(second, b);
+        joins(one, other) || joins(other, one)
+    }
 }
 
 /// A group of users with its section.
@@ -59,6 +79,9 @@ pub struct RulesSection {
     pub read_names: Vec<NamePattern>,
     /// Names of shared data that may be read, put, shared and deleted, likewise.
     pub write_names: Vec<NamePattern>,
+    /// Bytes per day over links, by their names.
+    #[serde(default)]
+    pub links: BTreeMap<String, u64>,
 }
 
 /// A quota of something that a server has.
@@ -97,13 +120,27 @@ pub struct UserRules {
     /// Those of `write_names` may be read, too.
     pub read_names: Vec<NamePattern>,
     pub write_names: Vec<NamePattern>,
+    /// Bytes per day over links, by their names.
+    pub links: BTreeMap<String, u64>,
 }
 
 impl Default for UserRules {
     fn default() -> UserRules {
         let (functions, runs_code, slots, memory, disk, queue) = Default::default();
-        let (cancels, read_names, write_names) = Default::default();
-        UserRules { functions, runs_code, weight: 1, slots, memory, disk, queue, cancels, read_names, write_names }
+        let (cancels, read_names, write_names, links) = Default::default();
+        UserRules {
+            functions,
+            runs_code,
+            weight: 1,
+            slots,
+            memory,
+            disk,
+            queue,
+            cancels,
+            read_names,
+            write_names,
+            links,
+        }
     }
 }
 
@@ -131,7 +168,25 @@ impl Rules {
                 .collect(),
             read_names: self.names(user, |section| &section.read_names).cloned().collect(),
             write_names: self.names(user, |section| &section.write_names).cloned().collect(),
+            links: self
+                .links
+                .iter()
+                .filter_map(|link| {
+                    let allowed = first(&sections, |section| section.links.get(&link.name).copied())?;
+                    Some((link.name.clone(), allowed))
+                })
+                .collect(),
         }
+    }
+
+    /// Returns the bytes per day that a user may receive over a link; `None` without a quota.
+    pub fn allowed_over_link(&self, user: &str, link: &str) -> Option<u64> {
+        if user.is_empty() || !self.links.iter().any(|one| one.name == link) {
+            return None;
+        }
+        let groups = self.groups_of(user).map(|group| &group.section);
+        let mut sections = self.users.get(user).into_iter().chain(groups).chain([&self.everybody]);
+        sections.find_map(|section| section.links.get(link).copied())
     }
 
     /// Returns patterns of all names of other users that a user may read.
@@ -294,7 +349,26 @@ mod tests {
                 ),
             ],
             users: BTreeMap::from([("anna".to_string(), anna)]),
+            links: Vec::new(),
         }
+    }
+
+    #[test]
+    fn links_join_places_in_both_directions_and_a_user_precedes_everybody() {
+        let mut rules = rules();
+        let between = ["uni-*", "cloud-*"].map(String::from);
+        rules.links = vec![RulesLink { name: "wan".into(), between }];
+        let joins = |one, other| rules.links[0].joins(one, other);
+        assert!(joins("uni-1", "cloud-1") && joins("cloud-1", "uni-1"));
+        assert!(!joins("uni-1", "uni-2") && !joins("uni-1", "home") && !joins("", "cloud-1"));
+        let links = |bytes| BTreeMap::from([("wan".to_string(), bytes)]);
+        assert_eq!(rules.allowed_over_link("anna", "wan"), None);
+        rules.everybody.links = links(5);
+        rules.users.get_mut("anna").unwrap().links = links(9);
+        let allowed = |user, link| rules.allowed_over_link(user, link);
+        assert_eq!((allowed("anna", "wan"), allowed("bert", "wan"), allowed("", "wan")), (Some(9), Some(5), None));
+        assert_eq!(allowed("anna", "lan"), None, "the rules do not define it");
+        assert_eq!((rules.of("anna").links, rules.of("bert").links), (links(9), links(5)));
     }
 
     #[test]

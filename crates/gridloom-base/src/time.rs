@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Time(pub u64);
 
 pub const SECOND_NS: u64 = 1_000_000_000;
+/// Nanoseconds per day.
+pub const DAY_NS: u64 = 24 * 3600 * SECOND_NS;
 pub const MILLISECOND_NS: u64 = 1_000_000;
 
 impl Time {

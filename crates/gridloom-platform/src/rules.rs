@@ -12,7 +12,11 @@
 //! [group.students]
 //! slots = 4
 //!
+//! [link.wan]
+//! between = ["uni-*", "cloud-*"]
+//!
 //! [user.anna]
+//! links = { wan = "100GiB" }
 //! cancel = ["bert", "group:students"]
 //! write-names = ["~climate/*"]
 //! ```
@@ -20,19 +24,36 @@
 
 use std::collections::BTreeMap;
 
-use gridloom_base::limits::{RULES_BYTES_MAX, SLOTS_MAX, WEIGHT_MAX};
+use gridloom_base::limits::{RULES_BYTES_MAX, RULES_LINKS_MAX, SLOTS_MAX, WEIGHT_MAX};
 use gridloom_base::near::{did_you_mean, near_names};
 use gridloom_base::size::parse_size;
 use gridloom_base::{
-    GROUP_PREFIX, NameKind, NamePattern, Pattern, Quota, Rules, RulesGroup, RulesSection, UserPattern, Users,
+    GROUP_PREFIX, NameKind, NamePattern, Pattern, Quota, Rules, RulesGroup, RulesLink, RulesSection, UserPattern, Users,
 };
 
 use crate::error::PlatformError;
 use crate::read::toml_tree::{Table, TomlValue, with_document};
 
 /// The settings of a section.
-const SETTINGS: [&str; 10] =
-    ["functions", "run-code", "weight", "slots", "memory", "disk", "queue", "cancel", "read-names", "write-names"];
+const SETTINGS: [&str; 11] = [
+    "functions",
+    "run-code",
+    "weight",
+    "slots",
+    "memory",
+    "disk",
+    "links",
+    "queue",
+    "cancel",
+    "read-names",
+    "write-names",
+];
+
+/// Names that a file defines and sections use.
+struct Names {
+    groups: Vec<String>,
+    links: Vec<String>,
+}
 
 /// Reads the rules of a grid.
 ///
@@ -48,7 +69,8 @@ pub fn parse(text: &str, file_name: &str) -> Result<Rules, PlatformError> {
 }
 
 fn rules(file: Table<'_>) -> Result<Rules, PlatformError> {
-    file.allow(&["groups", "everybody", "group", "user"])?;
+    file.allow(&["groups", "everybody", "group", "user", "link"])?;
+    let links = links(&file)?;
     let mut groups = Vec::new();
     if let Some(listed) = file.get("groups") {
         // The order of the file decides which group precedes.
@@ -61,7 +83,10 @@ fn rules(file: Table<'_>) -> Result<Rules, PlatformError> {
             groups.push(RulesGroup { name: name.to_string(), members, section: RulesSection::default() });
         }
     }
-    let names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
+    let names = Names {
+        groups: groups.iter().map(|group| group.name.clone()).collect(),
+        links: links.iter().map(|link| link.name.clone()).collect(),
+    };
     let everybody = match file.get("everybody") {
         Some(value) => section(value.table("[everybody]")?, &names)?,
         None => RulesSection::default(),
@@ -69,7 +94,7 @@ fn rules(file: Table<'_>) -> Result<Rules, PlatformError> {
     if let Some(sections) = file.get("group") {
         for (name, value) in sections.table("group")?.entries() {
             let Some(group) = groups.iter_mut().find(|group| group.name == name) else {
-                return Err(value.error(unknown_group(name, &names)));
+                return Err(value.error(unknown_group(name, &names.groups)));
             };
             group.section = section(value.table("a section of a group")?, &names)?;
         }
@@ -85,10 +110,53 @@ fn rules(file: Table<'_>) -> Result<Rules, PlatformError> {
             users.insert(name.to_string(), section(value.table("a section of a user")?, &names)?);
         }
     }
-    Ok(Rules { everybody, groups, users })
+    Ok(Rules { everybody, groups, users, links })
 }
 
-fn section(table: Table<'_>, groups: &[String]) -> Result<RulesSection, PlatformError> {
+/// Reads the links with quotas, in the order of their names.
+fn links(file: &Table<'_>) -> Result<Vec<RulesLink>, PlatformError> {
+    let Some(tables) = file.get("link") else { return Ok(Vec::new()) };
+    let mut links = Vec::new();
+    for (name, value) in tables.table("link")?.entries() {
+        NameKind::User.check(name).map_err(|error| value.error(format!("link '{name}': {error}")))?;
+        let table = value.table("a link")?;
+        table.allow(&["between"])?;
+        let Some(between) = table.get("between") else {
+            return Err(
+                value.error(format!("link '{name}' has no 'between'; write between = [\"uni-*\", \"cloud-*\"]"))
+            );
+        };
+        let patterns: Vec<String> = between.texts()?.into_iter().map(|(text, _)| text.to_string()).collect();
+        let count = patterns.len();
+        let Ok(patterns) = <[String; 2]>::try_from(patterns) else {
+            let why = format!("'between' has {count} patterns; write 2, of names of servers and hosts of programs");
+            return Err(between.error(why));
+        };
+        links.push(RulesLink { name: name.to_string(), between: patterns });
+    }
+    if links.len() > RULES_LINKS_MAX {
+        let why = format!("the rules name {} links, and the limit is {RULES_LINKS_MAX}; name fewer", links.len());
+        return Err(tables.error(why));
+    }
+    links.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(links)
+}
+
+/// Reads bytes per day by link.
+fn link_bytes(value: TomlValue<'_>, links: &[String]) -> Result<BTreeMap<String, u64>, PlatformError> {
+    let one = |(name, value): (&str, TomlValue<'_>)| {
+        if !links.iter().any(|link| link == name) {
+            let near = did_you_mean(&near_names(name, links.iter().map(String::as_str)));
+            let why = format!("unknown link '{name}'; define it in [link.{name}] with between = [\"…\", \"…\"]{near}");
+            return Err(value.error(why));
+        }
+        let bytes = parse_size(&value.scalar()?).map_err(|why| value.error(format!("'{name}': {why}")))?;
+        Ok((name.to_string(), bytes))
+    };
+    value.table("links")?.entries().map(one).collect()
+}
+
+fn section(table: Table<'_>, names: &Names) -> Result<RulesSection, PlatformError> {
     table.allow(&SETTINGS)?;
     let set = |key: &'static str| table.get(key);
     Ok(RulesSection {
@@ -101,10 +169,11 @@ fn section(table: Table<'_>, groups: &[String]) -> Result<RulesSection, Platform
         slots: set("slots").map(|value| quota(value, "slots", slots)).transpose()?,
         memory: set("memory").map(|value| quota(value, "memory", size)).transpose()?,
         disk: set("disk").map(|value| quota(value, "disk", size)).transpose()?,
+        links: set("links").map(|value| link_bytes(value, &names.links)).transpose()?.unwrap_or_default(),
         queue: set("queue").map(|value| whole(value, "queue", QUEUE_MAX)).transpose()?,
-        cancels: set("cancel").map(|value| users(value, groups)).transpose()?,
-        read_names: set("read-names").map(names).transpose()?.unwrap_or_default(),
-        write_names: set("write-names").map(names).transpose()?.unwrap_or_default(),
+        cancels: set("cancel").map(|value| users(value, &names.groups)).transpose()?,
+        read_names: set("read-names").map(name_patterns).transpose()?.unwrap_or_default(),
+        write_names: set("write-names").map(name_patterns).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -135,7 +204,7 @@ fn users(value: TomlValue<'_>, groups: &[String]) -> Result<Vec<Users>, Platform
     value.texts()?.into_iter().map(one).collect()
 }
 
-fn names(value: TomlValue<'_>) -> Result<Vec<NamePattern>, PlatformError> {
+fn name_patterns(value: TomlValue<'_>) -> Result<Vec<NamePattern>, PlatformError> {
     let one = |(text, value): (&str, TomlValue<'_>)| text.parse().map_err(|why: String| value.error(why));
     value.texts()?.into_iter().map(one).collect()
 }
@@ -214,6 +283,10 @@ read-names = ["~bert/*", "~*/public/*"]
 
 [user."dr. dora"]
 functions = "*"
+links.wan = "2GiB"
+
+[link.wan]
+between = ["uni-*", "cloud-*"]
 "#;
 
     #[test]
@@ -229,6 +302,8 @@ functions = "*"
         let shown = |patterns: &[NamePattern]| patterns.iter().map(NamePattern::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&anna.read_names), ["~bert/*", "~*/public/*"]);
         assert_eq!((shown(&anna.write_names), shown(&dora.write_names)), (vec!["~climate/*".to_string()], vec![]));
+        assert_eq!((dora.links.get("wan"), anna.links.len()), (Some(&(2 << 30)), 0));
+        assert!(rules.links.len() == 1 && rules.links[0].joins("cloud-7", "uni-1"));
         assert!(parse("", "rules.toml").unwrap().is_empty());
         let order = "[groups]\nz = ['x']\na = ['x']\n[group.a]\nweight = 2\n[group.z]\nweight = 3";
         assert_eq!(parse(order, "rules.toml").unwrap().of("x").weight, 3, "the first group of [groups] precedes");
@@ -239,7 +314,7 @@ functions = "*"
         for (text, expected) in [
             (
                 "[everybdy]\n",
-                "r.toml:1:2: unknown key 'everybdy' in file; it has: groups, everybody, group, user; did you mean 'everybody'?",
+                "r.toml:1:2: unknown key 'everybdy' in file; it has: groups, everybody, group, user, link; did you mean 'everybody'?",
             ),
             ("[everybody]\nslot = 4\n", "r.toml:2:1: unknown key 'slot' in [everybody]; it has: functions, run-code,"),
             (
@@ -269,6 +344,16 @@ functions = "*"
                 "r.toml:2:16: 'climate/*' is not a pattern of shared names: it states no user; use the form ~USER/NAME",
             ),
             ("[everybody]\nread-names = 7\n", "'read-names' must be an array"),
+            ("[link.wan]\n", "link 'wan' has no 'between'; write between ="),
+            ("[link.wan]\nbetween = [\"a\"]\n", "r.toml:2:11: 'between' has 1 patterns; write 2"),
+            (
+                "[link.wan]\nbetween = [\"a\", \"b\"]\n[everybody]\nlinks = { wam = \"1GiB\" }\n",
+                "unknown link 'wam'; define it in [link.wam]",
+            ),
+            (
+                "[link.wan]\nbetween = [\"a\", \"b\"]\n[everybody]\nlinks = { wan = \"much\" }\n",
+                "'wan': 'much' is not a size; write one such as 8GiB",
+            ),
             ("[everybody]\ncancel = [\"group:x\"]\n", "unknown group 'x'; define it in [groups]"),
             (
                 "[groups]\nstudents = ['a']\n[group.student]\n",

@@ -34,6 +34,8 @@ type Load = (u64, u64, u64, u64, u64);
 
 /// A day, a user, calls with results, failed and cancelled ones, slot time in seconds, and bytes sent and received by servers.
 type DayOfUser = (u32, String, u64, u64, u64, f64, u64, u64);
+/// A user, a link, and bytes.
+type OverLink = (String, String, u64);
 /// Bytes by user.
 type Bytes = BTreeMap<String, u64>;
 
@@ -277,7 +279,8 @@ impl RawGrid {
         to_plain(py, &interruptible(py, move || grid.links())?.or_raise(py)?)
     }
 
-    /// The usage of users on these days since 1970-01-01, the bytes of shared data that each stores now, and those that each has on disks.
+    /// The usage of users on these days since 1970-01-01, the bytes of shared data that each stores now, those that each has on disks, and
+    /// those that each has received over links today.
     fn usage(
         &self,
         py: Python<'_>,
@@ -285,7 +288,7 @@ impl RawGrid {
         last_day: u32,
         user: Option<String>,
         timeout_seconds: f64,
-    ) -> PyResult<(Vec<DayOfUser>, Bytes, Bytes)> {
+    ) -> PyResult<(Vec<DayOfUser>, Bytes, Bytes, Vec<OverLink>)> {
         let grid = self.grid.live(py)?;
         let limit = Duration::from_secs_f64(timeout_seconds);
         let report = interruptible(py, move || grid.usage((first_day, last_day), user, limit))?.or_raise(py)?;
@@ -296,7 +299,8 @@ impl RawGrid {
         };
         let days = report.days.into_iter().map(of_day).collect();
         let by_name = |bytes: Vec<(String, u64)>| bytes.into_iter().map(|(user, bytes)| (shown(user), bytes)).collect();
-        Ok((days, by_name(report.stored_bytes), by_name(report.disk_bytes)))
+        let links = report.links.into_iter().map(|one| (shown(one.user), one.link, one.bytes)).collect();
+        Ok((days, by_name(report.stored_bytes), by_name(report.disk_bytes), links))
     }
 
     /// Large values in transfer: for each a number, whether it is sent, the bytes transferred so far, and its total size.

@@ -32,6 +32,10 @@ def outer(folder: str, what: str) -> int:
         return grid.function("noted/note")(folder, what)
 
 @gl.function
+def total(x: gl.Array["float64", "n"]) -> float:
+    return float(x.sum())
+
+@gl.function
 def zeros(n: int) -> gl.Array["float64", "n"]:
     return np.zeros(n)
 """
@@ -183,3 +187,19 @@ def test_a_quota_of_disk(start, tmp_path):
         grid.put("again", np.zeros(2 * MIB))
         grid.delete("mesh")
         grid.put("third", np.zeros(2 * MIB), durable=True)
+
+
+def test_a_quota_of_bytes_over_a_link(start, tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[link.all]\nbetween = ["*", "*"]\n[everybody]\nlinks = { all = "4MiB" }\n')
+    rules.chmod(0o600)
+    address = start("agent", "--listen", "127.0.0.1:0", "--rules", str(rules))
+    serve(start, tmp_path, address)
+    with gl.connect(address) as grid:
+        total, ones = grid.function("noted/total"), np.ones(MIB)
+        assert total(ones) == MIB
+        # The server reports every 10 s.
+        wait_until(lambda: any(links["all"] == 8 * MIB for links in grid.usage().link_bytes.values()))
+        with pytest.raises(gl.QuotaExceeded, match=r"took 8 MiB .*over the link 'all' today, .* allow 4 MiB .*a day"):
+            total(ones)
+        assert total(np.ones(2)) == 2, "small arguments are sent with the call"

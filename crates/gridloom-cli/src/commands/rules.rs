@@ -99,9 +99,11 @@ fn show(options: &Show) -> Result<()> {
     print_text(&format!("user '{user}'{groups}\n{}", lines.concat()))
 }
 
-fn as_text(rules: &UserRules) -> [(&'static str, String); 10] {
-    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names } =
+fn as_text(rules: &UserRules) -> [(&'static str, String); 11] {
+    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names, links } =
         rules;
+    let of_link = |(link, bytes): (&String, &u64)| format!("{} a day over '{link}'", size_text(*bytes));
+    let of_links = links.iter().map(of_link).collect::<Vec<_>>().join(", ");
     let joined = |patterns: Vec<&str>| if patterns.is_empty() { "none".into() } else { patterns.join(", ") };
     let quota = |quota: &Option<Quota>, amount: fn(u64) -> String| match quota {
         None => "no limit".to_string(),
@@ -121,6 +123,7 @@ fn as_text(rules: &UserRules) -> [(&'static str, String); 10] {
         ("slots", quota(slots, |slots| slots.to_string())),
         ("memory", quota(memory, size_text)),
         ("disk", quota(disk, size_text)),
+        ("links", if links.is_empty() { "no limit".into() } else { of_links }),
         ("queue", queue.map_or("no limit".into(), |calls| format!("{calls} calls at each server"))),
         ("cancel", joined(cancels.iter().map(|one| one.as_str()).collect())),
         ("read-names", joined(read_names.iter().map(NamePattern::as_str).collect())),
@@ -129,7 +132,7 @@ fn as_text(rules: &UserRules) -> [(&'static str, String); 10] {
 }
 
 fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
-    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names } =
+    let UserRules { functions, runs_code, weight, slots, memory, disk, queue, cancels, read_names, write_names, links } =
         rules;
     let quota = |quota: &Option<Quota>| match quota {
         None => Value::Null,
@@ -138,7 +141,7 @@ fn as_json(user: &str, groups: &[&str], rules: &UserRules) -> Value {
     };
     json!({
         "user": user, "groups": groups, "functions": functions, "run-code": runs_code, "weight": weight,
-        "slots": quota(slots), "memory": quota(memory), "disk": quota(disk), "queue": queue, "cancel": cancels,
+        "slots": quota(slots), "memory": quota(memory), "disk": quota(disk), "links": links, "queue": queue, "cancel": cancels,
         "read-names": read_names, "write-names": write_names,
     })
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use gridloom::UsageReport;
+use gridloom_base::EscapedLine;
 use gridloom_base::time::ns_to_seconds;
 use gridloom_core::node::message::{DayUsage, OTHER_USERS, Usage};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         anyhow::bail!("--since {} is later than --until {}; exchange them", day_text(days.0), day_text(days.1));
     }
     let grid = options.grid.connect()?;
-    let UsageReport { days: entries, stored_bytes: stored, disk_bytes: on_disk } =
+    let UsageReport { days: entries, stored_bytes: stored, disk_bytes: on_disk, links } =
         grid.usage(days, options.user.clone(), ANSWER_LIMIT)?;
     let entries = if options.by == By::User { by_user(entries) } else { entries.into_iter().map(of_day).collect() };
     if options.json {
@@ -60,7 +61,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let by_name = |bytes: &[(String, u64)]| -> BTreeMap<String, u64> {
             bytes.iter().map(|(user, bytes)| (shown(user).to_string(), *bytes)).collect()
         };
-        print_json(&json!({ "usage": list, "stored_bytes": by_name(&stored), "disk_bytes": by_name(&on_disk) }))?;
+        let links: Vec<Value> =
+            links.iter().map(|one| json!({ "user": shown(&one.user), "link": one.link, "bytes": one.bytes })).collect();
+        print_json(&json!({
+            "usage": list, "stored_bytes": by_name(&stored), "disk_bytes": by_name(&on_disk), "links": links,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
@@ -91,6 +96,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     for (user, bytes) in on_disk.iter().filter(|(_, bytes)| *bytes > 0) {
         print_line(&format!("{} has {bytes} bytes on the disks of servers now", shown(user)))?;
+    }
+    for one in &links {
+        let (user, link) = (shown(&one.user), EscapedLine(&one.link));
+        print_line(&format!("{user} has received {} bytes over the link '{link}' today", one.bytes))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -103,7 +103,7 @@ fn a_file_of_rules_is_checked_and_shown() {
     assert_eq!(
         shown,
         "user 'hugo' (guests)\n  functions   os/nap\n  run-code    as the certificate states\n  weight      2\n  \
-         slots       50 % of each server\n  memory      1 GiB of each server\n  disk        no limit\n  queue       no limit\n  cancel      none\n  \
+         slots       50 % of each server\n  memory      1 GiB of each server\n  disk        no limit\n  links       no limit\n  queue       no limit\n  cancel      none\n  \
          read-names  none\n  write-names ~climate/*\n"
     );
     let shown = succeeds(gridloom(&["rules", "show", &rules, "--user", "gina", "--json"]));

@@ -233,6 +233,11 @@ impl Executor {
         tasks.into_iter().collect()
     }
 
+    /// Returns the admitted tasks that wait for a datum.
+    pub fn waiting_on(&self, datum: DatumId) -> &[TaskId] {
+        self.waiters.get(&datum).map_or(&[], Vec::as_slice)
+    }
+
     /// Returns the admitted tasks that wait for a datum, and those that wait for other data and are behind the first
     /// of them: in the order of admission, but nested calls before others, and tasks that were put back last.
     pub fn waiting_for(&self, datum: DatumId) -> (Vec<TaskId>, Vec<TaskId>) {

@@ -1,7 +1,7 @@
 //! Tests of quotas that the rules of a grid set: of disk, and of slots for calls that wait for calls of their own.
 
 use gridloom_base::time::SECOND_NS;
-use gridloom_base::{NameError, NodeId, Quota, RulesSection, TaskError, TaskId};
+use gridloom_base::{NameError, NodeId, Quota, Rules, RulesLink, RulesSection, TaskError, TaskId};
 use gridloom_core::graph::CallOptions;
 use gridloom_core::node::message::CatalogAnswer;
 use gridloom_core::node::{Command, Event};
@@ -108,6 +108,49 @@ fn a_call_that_needs_more_than_a_quota_fails_at_once() {
         "{why}"
     );
     assert!(stage.sim.now().since(began) < SECOND_NS / 10);
+}
+
+#[test]
+fn a_user_who_has_used_up_a_link_receives_no_more_data_over_it_until_the_next_day() {
+    let mut stage = Stage::with_slots(4);
+    let section = RulesSection { links: [("wan".to_string(), 10 * MB)].into(), ..none() };
+    let between = ["host-*", "server"].map(String::from);
+    let link = RulesLink { name: "wan".into(), between };
+    stage.set_rules(Rules { links: vec![link], ..rules(none(), [("anna", section)]) });
+    let (anna, bert) = (stage.program("train.py", user("anna")), stage.program("sweep", user("bert")));
+    let carol = administrator(&mut stage);
+    // 8 MB each. The second call begins below the quota.
+    for _ in 0..2 {
+        let call = stage.call_reading(anna, 1_000_000);
+        assert_eq!(stage.end_of(call), Ok(()));
+    }
+    let other = stage.call_reading(bert, 1_000_000);
+    assert_eq!(stage.end_of(other), Ok(()));
+    stage.sim.advance(REPORTED_NS);
+    let call = stage.call_reading(anna, 1_000_000);
+    let Err(TaskError::QuotaExceeded { why, is_temporary: false, .. }) = stage.end_of(call) else { panic!("it ran") };
+    for part in [
+        "the data of 'anna' took 15.26 MiB (16000000 bytes) over the link 'wan' today",
+        "the rules of the grid allow 9.54 MiB (10000000 bytes) a day",
+        "when the next day begins in UTC",
+    ] {
+        assert!(why.contains(part), "{why}");
+    }
+    // Calls without data, and those of others, run.
+    let calls = [stage.call(anna, 0), stage.call_reading(bert, 1_000_000)];
+    assert_eq!(calls.map(|call| stage.end_of(call)), [Ok(()), Ok(())]);
+    stage.sim.advance(REPORTED_NS);
+    let links = |stage: &mut Stage, client| {
+        let uses = query(stage, client, None).unwrap().links;
+        uses.into_iter().map(|one| (one.user, one.link, one.bytes / MB)).collect::<Vec<_>>()
+    };
+    let of = |user: &str, bytes| (user.to_string(), "wan".to_string(), bytes);
+    assert_eq!(links(&mut stage, carol), [of("anna", 16), of("bert", 16)]);
+    assert_eq!(links(&mut stage, bert), [of("bert", 16)]);
+    // Other rules apply at once, and so does the next day.
+    stage.set_rules(rules(none(), []));
+    let call = stage.call_reading(anna, 1_000_000);
+    assert_eq!(stage.end_of(call), Ok(()));
 }
 
 fn disk(quota: Quota) -> RulesSection {

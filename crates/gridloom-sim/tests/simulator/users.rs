@@ -20,7 +20,12 @@ Define make(IN int n, OUT double y[n]) CalcOrder 1e9 Calls \"C\" make(n, y);
 Define gets() CalcOrder 1e9 Gets(\"part\", 8) Calls \"C\" gets();
 Define puts() CalcOrder 1e9 Puts(\"part\", 8) Calls \"C\" puts();
 Module python;
-Define run() CalcOrder 1e9 Calls \"C\" run();";
+Define run() CalcOrder 1e9 Calls \"C\" run();
+Module data;
+Define reads(IN int n, IN double x[n]) CalcOrder 1e9 Calls \"C\" reads(n, x);";
+
+/// Index of the function that reads an array.
+const READS: usize = 6;
 
 /// One server, and programs of several users. A call takes one second on an idle server.
 pub(crate) struct Stage {
@@ -121,6 +126,18 @@ impl Stage {
         let task = self.task_making(client, count);
         let id = task.id;
         self.sim.command(client, Command::Call { task, sources: vec![], limits: Default::default(), deferral: None });
+        id
+    }
+
+    /// Makes a call that reads an array of that many numbers, which the program has.
+    pub(crate) fn call_reading(&mut self, client: NodeId, count: i32) -> TaskId {
+        let datum = DatumId { client, serial: self.serial() };
+        let meta = Meta::array(Dtype::Float64, &[count as u64]);
+        self.sim.put(client, datum, meta.clone(), None);
+        let n = Argument::Inline { meta: Meta::scalar(Dtype::Int32), bytes: count.to_ne_bytes().to_vec() };
+        let task = Task { args: vec![n, Argument::Datum(datum)], ..self.task(client, READS) };
+        let (id, sources) = (task.id, vec![(datum, meta)]);
+        self.sim.command(client, Command::Call { task, sources, limits: Default::default(), deferral: None });
         id
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridloom_base::{NodeId, TaskId};
 use gridloom_core::node::Command;
-use gridloom_core::node::message::{DayUsage, OutputPage, ProgramWaits, ServerStatus, UsageQuery};
+use gridloom_core::node::message::{DayUsage, LinkUse, OutputPage, ProgramWaits, ServerStatus, UsageQuery};
 use gridloom_perf::{LinkReport, ServerView};
 
 use super::{CONNECT_LIMIT, EndTaskAnswers, Session};
@@ -75,6 +75,8 @@ pub struct UsageReport {
     pub stored_bytes: Vec<(String, u64)>,
     /// Bytes that each user has on disks of servers now: durable data, and data that do not fit into memory.
     pub disk_bytes: Vec<(String, u64)>,
+    /// Bytes that the data of each user have taken over links of the rules today.
+    pub links: Vec<LinkUse>,
 }
 
 /// Returns the usage of users on these days.
@@ -85,7 +87,8 @@ pub(crate) fn usage(
     limit: Duration,
 ) -> Result<UsageReport, Error> {
     let mut query = UsageQuery { days, user, after: None };
-    let mut report = UsageReport { days: Vec::new(), stored_bytes: Vec::new(), disk_bytes: Vec::new() };
+    let mut report =
+        UsageReport { days: Vec::new(), stored_bytes: Vec::new(), disk_bytes: Vec::new(), links: Vec::new() };
     loop {
         session.command(Command::Usage(query.clone()));
         let answer = session.wait(Some(limit), |state| state.directory.take_usage(&query));
@@ -98,6 +101,7 @@ pub(crate) fn usage(
         report.days.extend(page.entries);
         report.stored_bytes.extend(page.stored_bytes);
         report.disk_bytes.extend(page.disk_bytes);
+        report.links.extend(page.links);
         query.after = report.days.last().map(|last| (last.day, last.user.clone()));
         if !page.has_more || query.after.is_none() {
             return Ok(report);

@@ -18,7 +18,7 @@ use gridloom_base::limits::{
     NAME_BYTES_MAX, USAGE_DAYS_MAX, USAGE_PER_PAGE, USAGE_SERVER_DAYS_MAX, USAGE_TOTALS_MAX, USAGE_USERS_MAX,
     USAGE_USERS_PER_DAY_MAX,
 };
-use gridloom_base::time::SECOND_NS;
+use gridloom_base::time::DAY_NS;
 use gridloom_base::{NodeId, Origin, Time};
 
 /// The usage of all users, by day.
@@ -130,7 +130,8 @@ impl UsageTable {
             let shown = shown.filter(|_| query.after.is_none()).take(USAGE_PER_PAGE);
             shown.map(|(owner, bytes)| (owner.to_string(), *bytes)).collect()
         };
-        Ok(UsagePage { entries, has_more, stored_bytes: shown(stored_bytes), disk_bytes: shown(disk_bytes) })
+        let (stored_bytes, disk_bytes) = (shown(stored_bytes), shown(disk_bytes));
+        Ok(UsagePage { entries, has_more, stored_bytes, disk_bytes, links: Vec::new() })
     }
 }
 
@@ -157,7 +158,6 @@ pub(super) fn sum_of(servers: &BTreeMap<NodeId, Vec<(String, u64)>>) -> BTreeMap
 
 /// Returns the day of a time, counted from 1970-01-01.
 pub(super) fn day_of(now: Time) -> u32 {
-    const DAY_NS: u64 = 24 * 3600 * SECOND_NS;
     (now.0 / DAY_NS) as u32
 }
 

@@ -25,6 +25,7 @@ mod batches;
 mod candidates;
 mod directory;
 mod explain;
+mod link_uses;
 mod links;
 mod mapping;
 mod models;
@@ -50,7 +51,7 @@ use crate::member::Members;
 use crate::node::message::{
     CatalogMessage, ClientToCatalog, DirectoryMessage, DirectoryToAgent, DirectoryToClient, DirectoryToServer,
     LinkMessage, LinkToAgent, LinkToProber, MapMessage, MapToAgent, Message, ProgramWaits, ReceivedTransfer,
-    ServerRecords, ServerToCatalog, TaskMessage, TaskToClient, UsageQuery,
+    ServerRecords, ServerToCatalog, TaskMessage, TaskToClient, UsagePage, UsageQuery,
 };
 use crate::node::protocol::{Effect, Event, Input, Role};
 use crate::node::{AgentTimer, Category, Command, LogLine, Timer};
@@ -65,6 +66,7 @@ use gridloom_base::{Level, Machine, NodeId, Origin, Program, Rules, Time};
 #[cfg(test)]
 use gridloom_perf::GridView;
 use gridloom_perf::{CompletedTransfer, FunctionModel, LinkEstimate};
+use link_uses::LinkUses;
 use links::HostLinks;
 use models::Models;
 use names::Names;
@@ -116,6 +118,7 @@ pub struct Agent {
     usage: UsageTable,
     /// Bytes on the disk of each server by user, as it has reported them last.
     disk_bytes: BTreeMap<NodeId, Vec<(String, u64)>>,
+    link_uses: LinkUses,
     audit: Audit,
     /// The rules of the grid. Servers apply them to calls, and [`names`] to shared data.
     rules: Box<Rules>,
@@ -129,6 +132,7 @@ impl Agent {
             audit: Audit::new(config.is_shared),
             usage: UsageTable::default(),
             disk_bytes: BTreeMap::new(),
+            link_uses: LinkUses::default(),
             config,
             members: Members::default(),
             registry: Registry::default(),
@@ -345,7 +349,7 @@ impl Agent {
                 send(out, from, DirectoryToClient::WaitsKnown { programs: self.waits(now) });
             }
             DirectoryToAgent::Records(records) => self.on_records(now, from, records, out),
-            DirectoryToAgent::GetUsage(query) => self.on_usage_query(from, query, out),
+            DirectoryToAgent::GetUsage(query) => self.on_usage_query(now, from, query, out),
             DirectoryToAgent::GetLinks => {
                 send(out, from, DirectoryToClient::LinksKnown { links: self.links.reports(now, &self.registry) });
             }
@@ -426,8 +430,10 @@ impl Agent {
     // ---- records of users
 
     fn on_records(&mut self, now: Time, from: NodeId, records: ServerRecords, out: &mut Vec<Effect>) {
-        let ServerRecords { usage: users, audit, disk_bytes } = records;
-        let is_valid = accounts::is_valid(&users) && disk_bytes.as_ref().is_none_or(|bytes| accounts::are_valid(bytes));
+        let ServerRecords { usage: users, audit, disk_bytes, links } = records;
+        let is_valid = accounts::is_valid(&users)
+            && disk_bytes.as_ref().is_none_or(|bytes| accounts::are_valid(bytes))
+            && links.as_ref().is_none_or(|(_, uses)| link_uses::is_valid(uses));
         let Some(server) = self.registry.get(from).filter(|_| is_valid) else {
             return reject_message(from, out);
         };
@@ -435,6 +441,11 @@ impl Agent {
             self.disk_bytes.insert(from, bytes);
         }
         self.audit.on_server_records(now, server.name(), audit, out);
+        if let Some((day, uses)) = links
+            && self.link_uses.report(accounts::day_of(now), from, day, uses, &self.rules)
+        {
+            self.send_used_up_links(out);
+        }
         if !users.is_empty() {
             let day = accounts::day_of(now);
             self.usage.report(day, from, &users);
@@ -444,7 +455,15 @@ impl Agent {
         }
     }
 
-    fn on_usage_query(&self, from: NodeId, query: UsageQuery, out: &mut Vec<Effect>) {
+    /// Sends all servers the users who have used up links.
+    fn send_used_up_links(&self, out: &mut Vec<Effect>) {
+        let (day, used_up) = self.link_uses.used_up();
+        for (server, _) in self.registry.iter() {
+            send(out, server, DirectoryToServer::LinksUsedUp { day, used_up: used_up.clone() });
+        }
+    }
+
+    fn on_usage_query(&self, now: Time, from: NodeId, query: UsageQuery, out: &mut Vec<Effect>) {
         let Some(peer) = self.members.get(from).filter(|peer| peer.data.role == Role::Client) else {
             return reject_message(from, out);
         };
@@ -453,7 +472,12 @@ impl Agent {
                 let is_first = query.after.is_none();
                 let stored_bytes = if is_first { self.names.stored_bytes() } else { Default::default() };
                 let disk_bytes = if is_first { accounts::sum_of(&self.disk_bytes) } else { Default::default() };
-                self.usage.answer(&peer.data.origin, &query, &stored_bytes, &disk_bytes)
+                let origin = &peer.data.origin;
+                self.usage.answer(origin, &query, &stored_bytes, &disk_bytes).map(|page| {
+                    let user = query.user.as_deref().or((!origin.is_administrator).then_some(&*origin.user));
+                    let links = if is_first { self.link_uses.of(accounts::day_of(now), user) } else { Vec::new() };
+                    UsagePage { links, ..page }
+                })
             }
             false => Err("servers without an agent keep no records of users; connect to an agent".into()),
         };
@@ -491,6 +515,8 @@ impl Agent {
         self.rules = rules;
         let servers = self.registry.iter().map(|(node, _)| node);
         servers.for_each(|server| send(out, server, DirectoryToServer::RulesChanged { rules: self.rules.clone() }));
+        self.link_uses.set_rules(&self.rules);
+        self.send_used_up_links(out);
         if self.directory.has_pending() {
             self.push_directory(out);
         }

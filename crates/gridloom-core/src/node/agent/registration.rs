@@ -56,6 +56,10 @@ impl Agent {
         self.registry.add(now, from, registration, protocol);
         self.server_changed(from);
         send(out, from, DirectoryToServer::Registered { peers, differences, rules: self.rules.clone() });
+        let (day, used_up) = self.link_uses.used_up();
+        if !used_up.is_empty() {
+            send(out, from, DirectoryToServer::LinksUsedUp { day, used_up });
+        }
         self.schedule_servers_push(now, out);
         self.push_for_waiting(out);
         let (names, grid) = self.names(now);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, OutputPage, OutputQuery, ProgramWaits, ServerRecords, ServerStatus, UsagePage, UsageQuery};
+use super::{
+    LinkUse, Message, OutputPage, OutputQuery, ProgramWaits, ServerRecords, ServerStatus, UsagePage, UsageQuery,
+};
 use gridloom_base::{NodeId, Rules, StorageId, TaskId};
 use gridloom_idl::Signature;
 use gridloom_perf::{FunctionModel, LinkReport, ServerView, host_of};
@@ -87,6 +89,8 @@ pub enum DirectoryToServer {
     EndTask { task: TaskId },
     /// The agent has read other rules of the grid. They replace all that it has sent before.
     RulesChanged { rules: Box<Rules> },
+    /// The users who have used up links of the rules on a day, counted from 1970-01-01. They replace those that the agent has sent before.
+    LinksUsedUp { day: u32, used_up: Vec<LinkUse> },
 }
 
 /// From the agent to a client.

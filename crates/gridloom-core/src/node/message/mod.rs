@@ -41,7 +41,7 @@ pub use link::{LinkMessage, LinkToAgent, LinkToProber, ReceivedTransfer};
 pub use map::{MapMessage, MapRequest, MapToAgent, MapToClient, Purpose};
 pub use output::{OutputLine, OutputPage, OutputQuery, short_name};
 pub use records::{
-    AuditEvent, AuditOutcome, AuditRecord, DayUsage, OTHER_USERS, ServerRecords, Usage, UsagePage, UsageQuery,
+    AuditEvent, AuditOutcome, AuditRecord, DayUsage, LinkUse, OTHER_USERS, ServerRecords, Usage, UsagePage, UsageQuery,
     UserUsage,
 };
 pub use status::{ProgramWaits, ServerStatus, Stage, TaskStatus};

@@ -91,6 +91,17 @@ pub struct UsagePage {
     /// Empty in answers to queries with `after`.
     #[serde(default)]
     pub disk_bytes: Vec<(String, u64)>,
+    /// Bytes over links of the rules today. Empty in answers to queries with `after`.
+    #[serde(default)]
+    pub links: Vec<LinkUse>,
+}
+
+/// The bytes that the data of a user have taken over a link of the rules on one day.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkUse {
+    pub user: String,
+    pub link: String,
+    pub bytes: u64,
 }
 
 /// An event that the agent records, for the audit log.
@@ -179,10 +190,14 @@ pub struct ServerRecords {
     /// Bytes on the server's disk by user, if they may have changed since the last report.
     #[serde(default)]
     pub disk_bytes: Option<Vec<(String, u64)>>,
+    /// A day, counted from 1970-01-01, and the bytes that the server has received over links on it, if they may have changed since the
+    /// last report.
+    #[serde(default)]
+    pub links: Option<(u32, Vec<LinkUse>)>,
 }
 
 impl ServerRecords {
     pub fn is_empty(&self) -> bool {
-        self.usage.is_empty() && self.audit.is_empty() && self.disk_bytes.is_none()
+        self.usage.is_empty() && self.audit.is_empty() && self.disk_bytes.is_none() && self.links.is_none()
     }
 }

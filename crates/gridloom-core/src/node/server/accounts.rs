@@ -148,7 +148,7 @@ impl Accounts {
         }
         let of_users = self.limit.begin_period(now).into_iter();
         audit.extend(of_users.map(|(user, count)| suppressed(&user, count, "records of a server")));
-        ServerRecords { usage, audit, disk_bytes: reported_disk }
+        ServerRecords { usage, audit, disk_bytes: reported_disk, links: None }
     }
 }
 
@@ -216,7 +216,8 @@ impl Server {
     /// Reports to the agent, if there is one. Otherwise everything is kept for the next report.
     pub(super) fn report_accounts(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(agent) = self.registering.agent().filter(|_| self.registering.is_accepted()) else { return };
-        let report = self.accounts.take_report(now, self.disk_bytes());
+        let mut report = self.accounts.take_report(now, self.disk_bytes());
+        report.links = self.link_quotas.take_report();
         if !report.is_empty() {
             send(out, agent, DirectoryToAgent::Records(report));
         }

@@ -16,6 +16,7 @@ mod draining;
 mod durable;
 mod leak_check;
 mod learning;
+mod link_quotas;
 mod links;
 mod objects;
 mod outputs;
@@ -53,6 +54,7 @@ use gridloom_base::{Level, Machine, NamedDatum, NodeId, StorageId, TaskId, Time}
 use gridloom_idl::Signature;
 use gridloom_perf::FunctionModel;
 use learning::{Learning, LearningUpdate};
+use link_quotas::LinkQuotas;
 use links::Links;
 use objects::Objects;
 use outputs::{Outputs, Reader};
@@ -127,6 +129,7 @@ pub struct Server {
     shared: SharedData,
     pauses: Pauses,
     accounts: Accounts,
+    link_quotas: LinkQuotas,
     /// Tasks that were given to a worker and must end early.
     early_ends: BTreeMap<TaskId, EarlyEnd>,
 }
@@ -162,6 +165,7 @@ impl Server {
             shared: SharedData::default(),
             pauses: Pauses::default(),
             accounts: Accounts::default(),
+            link_quotas: LinkQuotas::default(),
             early_ends: BTreeMap::new(),
             config,
         }
@@ -302,6 +306,7 @@ impl Server {
                 self.registering.accepted(from);
                 if self.registering.agent() == Some(from) {
                     self.accounts.repeat(now);
+                    self.link_quotas.repeat();
                     self.report_accounts(now, out);
                 }
                 self.report_shared(now, from, out);
@@ -343,7 +348,10 @@ impl Server {
             DirectoryToServer::RulesChanged { rules } if self.registering.agent() == Some(from) => {
                 self.set_rules(now, *rules, out);
             }
-            DirectoryToServer::RulesChanged { .. } => reject_message(from, out),
+            DirectoryToServer::LinksUsedUp { day, used_up } if self.registering.agent() == Some(from) => {
+                self.link_quotas.set_used_up(day, used_up);
+            }
+            DirectoryToServer::RulesChanged { .. } | DirectoryToServer::LinksUsedUp { .. } => reject_message(from, out),
         }
     }
 
@@ -479,12 +487,17 @@ impl Machine for Server {
         match input {
             Input::Start => self.on_start(now, out),
             Input::PeerUp { peer, role, name, origin, address, .. } => {
+                let place = if role == Role::Client { origin.host.clone() } else { name.clone() };
+                self.link_quotas.connected(peer, place);
                 if role == Role::Client {
                     self.programs.connected(peer, &name, origin);
                 }
                 self.on_peer_up(now, peer, role, &address, out);
             }
-            Input::PeerLost { peer, why, .. } => self.on_peer_lost(now, peer, &why, out),
+            Input::PeerLost { peer, why, .. } => {
+                self.link_quotas.forget(peer);
+                self.on_peer_lost(now, peer, &why, out);
+            }
             Input::DialFailed { address, why, .. } => self.on_dial_failed(now, &address, &why, out),
             Input::Received { from, message } => {
                 if self.members.record_received(now, from) {
@@ -498,6 +511,7 @@ impl Machine for Server {
             Input::DatumArrived { from, datum, meta, duration_ns: took_ns } => {
                 let _ = self.members.record_received(now, from);
                 self.count_received(from, meta.size_bytes());
+                self.count_over_links(now, from, datum, meta.size_bytes());
                 self.on_arrived(now, from, datum, &meta, took_ns, out);
             }
             Input::DatumBroken { from, datum, no_memory, why } => {
@@ -533,6 +547,7 @@ impl Machine for Server {
                 out.push(line(Level::Warning, "ignored a command that a server does not accept").into())
             }
         }
+        self.refuse_over_links(now, before, out);
         self.limit_disk(out);
         self.redirect_to_agent(before, out);
         self.links.sent(now, &out[before..], &self.members);

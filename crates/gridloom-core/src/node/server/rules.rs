@@ -8,7 +8,7 @@ use super::{Server, line};
 use crate::graph::{Task, TaskKind};
 use crate::node::protocol::Effect;
 use gridloom_base::size::size_text;
-use gridloom_base::{Level, NamedDatum, NodeId, Pattern, Rules, TaskError, TaskId, Time, UserRules};
+use gridloom_base::{Level, NamedDatum, NodeId, Pattern, Rules, RulesLink, TaskError, TaskId, Time, UserRules};
 
 /// Maximum number of users whose rules are remembered.
 const REMEMBERED_MAX: usize = 1024;
@@ -35,6 +35,15 @@ impl KnownRules {
 
     pub(super) fn are_set(&self) -> bool {
         !self.rules.is_empty()
+    }
+
+    /// Returns the links with quotas.
+    pub(super) fn links(&self) -> &[RulesLink] {
+        &self.rules.links
+    }
+
+    pub(super) fn allowed_over_link(&self, user: &str, link: &str) -> Option<u64> {
+        self.rules.allowed_over_link(user, link)
     }
 
     /// Returns the rules for a user.

@@ -55,11 +55,14 @@ class Usage:
         Bytes of shared data that each user stores now, in all copies.
     disk_bytes : dict of str to int
         Bytes that each user has on the disks of servers now, as these reported last: durable data, and data that do not fit into memory.
+    link_bytes : dict of str to dict of str to int
+        Bytes that each user has received today over each link that the rules of the grid name.
     """
 
     days: list[DayUsage]
     stored_bytes: dict[str, int]
     disk_bytes: dict[str, int] = dataclasses.field(default_factory=dict)
+    link_bytes: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
 
 
 def usage_of(raw: _gridloom.RawGrid, since: Any, until: Any, user: str | None) -> Usage:
@@ -68,8 +71,13 @@ def usage_of(raw: _gridloom.RawGrid, since: Any, until: Any, user: str | None) -
     last = 2**32 - 1 if until is None else _day("until", until)
     if first > last:
         raise UsageError(f"since {since} is later than until {until}; exchange them")
-    days, stored, on_disk = raw.usage(first, last, None if user is None else checked_text("user", user), _ANSWER_SECONDS)
-    return Usage([DayUsage(_EPOCH + datetime.timedelta(entry[0]), *entry[1:]) for entry in days], stored, on_disk)
+    name = None if user is None else checked_text("user", user)
+    entries, stored, on_disk, links = raw.usage(first, last, name, _ANSWER_SECONDS)
+    days = [DayUsage(_EPOCH + datetime.timedelta(entry[0]), *entry[1:]) for entry in entries]
+    by_link: dict[str, dict[str, int]] = {}
+    for of_user, link, size in links:
+        by_link.setdefault(of_user, {})[link] = size
+    return Usage(days, stored, on_disk, by_link)
 
 
 def _day(name: str, value: Any) -> int:

@@ -126,6 +126,11 @@ impl Admission {
         self.executor.get(id)
     }
 
+    /// Returns the admitted tasks that wait for a datum.
+    pub(super) fn waiting_on(&self, datum: DatumId) -> &[TaskId] {
+        self.executor.waiting_on(datum)
+    }
+
     pub(super) fn state(&self, id: TaskId) -> Option<State> {
         self.executor.get(id).map(|entry| entry.state)
     }
