@@ -264,6 +264,9 @@ pub const PROBE_PEERS_MAX: usize = 16;
 /// Peers that a new node probes in a grid of more than [`SERVERS_MAPPED_ALL_MAX`] servers. On a local network, four probes take
 /// 0.3 s; plans wait for them.
 pub const PROBE_PEERS_LARGE: usize = 4;
+/// Links of which an agent has models, at some 700 bytes each: 26 for each of 10,000 hosts. If data move between more pairs of
+/// hosts, those that were measured longest ago are forgotten.
+pub const LINKS_MAX: usize = 1 << 18;
 /// Smallest transfer that bandwidth is learned from. The time of a smaller one depends more on latency.
 pub const LEARN_BYTES_MIN: u64 = 256 << 10;
 /// Sums of bytes over links that a server or an agent keeps for a day, one for each user and link of the rules, at some 100 bytes each. If there

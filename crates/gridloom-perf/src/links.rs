@@ -14,7 +14,7 @@ use super::sites::{self, SharedPaths};
 use super::traffic::{CompletedTransfer, Traffic};
 use super::{LinkEstimate, LinkReport};
 use gridloom_base::Time;
-use gridloom_base::limits::{DEGRADED_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, TRAFFIC_SETTLES_NS};
+use gridloom_base::limits::{DEGRADED_PROBE_NS, HEARTBEAT_NS, LINK_PROBE_NS, LINKS_MAX, TRAFFIC_SETTLES_NS};
 
 /// A transfer is undisturbed if concurrent transfers moved at most this fraction of its bytes.
 const ALONE_PART_MAX: f64 = 0.1;
@@ -76,10 +76,40 @@ impl<P: Ord + Clone> Links<P> {
     /// Returns the model of a pair, a new one if there is none.
     fn model(&mut self, pair: (P, P)) -> &mut LinkModel {
         if !self.models.contains_key(&pair) {
+            if self.models.len() >= LINKS_MAX {
+                self.forget_oldest();
+            }
             self.changed += 1;
             self.join(&pair);
         }
         self.models.entry(pair).or_default()
+    }
+
+    /// Forgets the eighth of the links that was measured longest ago.
+    fn forget_oldest(&mut self) {
+        let mut links: Vec<(Time, (P, P))> =
+            self.models.iter().map(|(pair, model)| (model.measured(), pair.clone())).collect();
+        links.sort();
+        for (_, (from, to)) in links.into_iter().take(LINKS_MAX / 8) {
+            let (pair, back) = ((from.clone(), to.clone()), (to, from));
+            self.models.remove(&pair);
+            self.requested.remove(&pair);
+            if !self.models.contains_key(&back) && !self.requested.contains_key(&back) {
+                self.part(&pair.0, &pair.1);
+                self.part(&pair.1, &pair.0);
+            }
+            self.changed += 1;
+        }
+    }
+
+    /// Removes a place from the neighbours of another.
+    fn part(&mut self, place: &P, other: &P) {
+        if let Some(others) = self.neighbours.get_mut(place) {
+            others.remove(other);
+            if others.is_empty() {
+                self.neighbours.remove(place);
+            }
+        }
     }
 
     fn join(&mut self, (from, to): &(P, P)) {
@@ -339,12 +369,7 @@ impl<P: Ord + Clone> Links<P> {
                 self.models.remove(&pair);
                 self.requested.remove(&pair);
             }
-            if let Some(others) = self.neighbours.get_mut(&other) {
-                others.remove(place);
-                if others.is_empty() {
-                    self.neighbours.remove(&other);
-                }
-            }
+            self.part(&other, place);
         }
         self.bottlenecks.forget(place);
         self.waiting.retain(|(seen, _)| seen.from != *place && seen.to != *place);
@@ -452,6 +477,18 @@ mod tests {
         assert_eq!(links.forget(&9), 3);
         assert_eq!((links.count(), links.measured_from(&8).count(), links.measured_from(&0).count()), (8, 0, 1));
         assert!(links.neighbours.values().all(|others| !others.is_empty() && !others.contains(&9)));
+    }
+
+    #[test]
+    fn links_that_were_measured_long_ago_make_room_for_new_ones() {
+        let mut links = Links::default();
+        let count = LINKS_MAX as u64;
+        for n in 0..=count {
+            links.add_first_probe(Time(n), 2 * n, 2 * n + 1, LinkEstimate { latency_s: 1e-3, bandwidth: 1e8 });
+        }
+        assert_eq!(links.count(), LINKS_MAX - LINKS_MAX / 8 + 1);
+        assert_eq!(links.neighbours.len(), 2 * links.count());
+        assert!(links.of(&0, &1).is_none() && links.of(&(2 * count), &(2 * count + 1)).is_some());
     }
 
     #[test]

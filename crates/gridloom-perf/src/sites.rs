@@ -266,6 +266,7 @@ impl Votes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridloom_base::SplitMix64;
 
     fn found(bandwidths: BTreeMap<(u32, u32), f64>, is_sure: bool) -> Vec<Bottleneck<u32>> {
         inter_site_paths(bandwidths.iter().map(|(pair, bandwidth)| (pair, *bandwidth)), |_| is_sure)
@@ -279,6 +280,56 @@ mod tests {
     fn links(places: u32, bandwidth: impl Fn(u32, u32) -> f64) -> BTreeMap<(u32, u32), f64> {
         let pairs = (0..places).flat_map(|a| (0..places).filter(move |b| *b != a).map(move |b| (a, b)));
         pairs.map(|(a, b)| ((a, b), bandwidth(a.min(b), a.max(b)))).collect()
+    }
+
+    /// The sites as they are defined: by votes over maps of places.
+    fn sites_by_maps(measured: &BTreeMap<(u32, u32), f64>) -> BTreeMap<u32, usize> {
+        let back = measured.iter().map(|((from, to), bandwidth)| ((*to, *from), *bandwidth));
+        let links: BTreeMap<(u32, u32), f64> =
+            back.chain(measured.iter().map(|(pair, bandwidth)| (*pair, *bandwidth))).collect();
+        let card = |is_its: &dyn Fn(&(u32, u32)) -> bool| {
+            links.iter().filter(|(pair, _)| is_its(pair)).map(|(_, bandwidth)| *bandwidth).fold(0.0, f64::max)
+        };
+        let mut near: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
+        for ((from, to), bandwidth) in &links {
+            let (out, into) = (card(&|pair| pair.0 == *from), card(&|pair| pair.1 == *to));
+            let (is_wide, is_narrow) = (*bandwidth >= NARROW * out.max(into), *bandwidth < NARROW * out.min(into));
+            if is_wide || is_narrow {
+                let vote = if is_wide { 1 } else { -1 };
+                near.entry(*from).or_default().push((*to, vote));
+                near.entry(*to).or_default().push((*from, vote));
+            }
+        }
+        let places: Vec<u32> =
+            links.keys().map(|(from, _)| *from).collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+        let mut sites: BTreeMap<u32, usize> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            for (number, place) in places.iter().enumerate() {
+                let mut votes: BTreeMap<usize, i64> = BTreeMap::new();
+                for (other, vote) in near.get(place).into_iter().flatten() {
+                    sites.get(other).into_iter().for_each(|site| *votes.entry(*site).or_default() += vote);
+                }
+                let best = votes.into_iter().rev().max_by_key(|(_, votes)| *votes).filter(|(_, votes)| *votes >= 0);
+                let site = best.map(|(site, _)| site).or(sites.get(place).copied()).unwrap_or(number);
+                sites.insert(*place, site);
+            }
+        }
+        sites
+    }
+
+    #[test]
+    fn sites_of_random_links_are_those_by_votes_over_maps() {
+        let mut random = SplitMix64::new(7);
+        for _ in 0..300 {
+            let mut measured = links(2 + random.below(14) as u32, |_, _| 0.0);
+            let part = 1 + random.below(4);
+            measured.retain(|_, _| random.below(4) < part);
+            measured
+                .values_mut()
+                .for_each(|bandwidth| *bandwidth = [10.0, 40.0, 65.0, 100.0, 1000.0][random.below(5) as usize]);
+            let found = SharedPaths::of(measured.iter().map(|(pair, bandwidth)| (pair, *bandwidth)));
+            assert_eq!(found.sites, sites_by_maps(&measured), "{measured:?}");
+        }
     }
 
     #[test]
