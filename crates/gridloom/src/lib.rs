@@ -66,7 +66,7 @@ pub use local::{LocalConfig, default_python, program_path};
 pub use object::Object;
 pub use offer::{
     BUILTIN_LINALG, BUILTIN_RUN_CODE, BUILTIN_WORD, InlineBodies, Offer, builtin_definitions, builtin_names,
-    compile_interface, load_offer, why_no_linalg,
+    compile_interface, load_offer, parse_description, why_no_linalg,
 };
 pub use plan::{
     AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,

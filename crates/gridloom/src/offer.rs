@@ -2,6 +2,7 @@
 
 mod builtin;
 mod compile;
+mod preprocess;
 
 use gridloom_base::EscapedBytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use gridloom_net::jobs::Interpreter;
 use crate::Error;
 pub use builtin::{BUILTIN_RUN_CODE, BUILTIN_WORD, builtin_definitions, builtin_names, why_no_linalg};
 pub use compile::compile_interface;
+pub use preprocess::parse_description;
 
 /// Name of the built-in description of five linear algebra functions, which a BLAS library computes.
 pub const BUILTIN_LINALG: &str = "builtin:linalg";
@@ -159,8 +161,7 @@ fn unsupported_file(file: &Path) -> Error {
 
 fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
     let text = crate::read_text(file)?;
-    let parsed =
-        gridloom_idl::parse_file(&text, &file.display().to_string()).map_err(|e| Error::Input(e.to_string()))?;
+    let parsed = parse_description(&text, file).map_err(|e| Error::Input(e.to_string()))?;
     if bodies != InlineBodies::Unused {
         let libraries = compile::libraries_of(&parsed, file)?;
         if bodies == InlineBodies::Compile {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use gridloom::{builtin_definitions, builtin_names, compile_interface};
+use gridloom::{builtin_definitions, builtin_names, compile_interface, parse_description};
 use gridloom_idl::method::is_automatic;
 use gridloom_idl::{Class, IdlError, IdlFile, Signature, class_of};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Options::Show { file, builtin, c, json } => {
             let parsed = match (builtin, file) {
                 (Some(name), _) => IdlFile { definitions: builtin_definitions(name)?, ..IdlFile::default() },
-                (None, Some(file)) => gridloom_idl::parse_file(&read_text(file)?, &file.display().to_string())?,
+                (None, Some(file)) => parse_description(&read_text(file)?, file)?,
                 (None, None) => unreachable!("one of both is required"),
             };
             if *json {
@@ -106,7 +106,7 @@ fn check(files: &[PathBuf], as_json: bool) -> Result<ExitCode> {
     let (mut is_wrong, mut told) = (false, Vec::new());
     for file in files {
         let name = file.display().to_string();
-        let parsed = gridloom_idl::parse_file(&read_text(file)?, &name);
+        let parsed = parse_description(&read_text(file)?, file);
         is_wrong |= parsed.is_err();
         match parsed {
             Ok(parsed) if as_json => told.push(json!({

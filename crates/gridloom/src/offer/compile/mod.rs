@@ -85,7 +85,7 @@ pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: 
 /// # Errors
 /// If the description is invalid, has nothing to compile, or does not compile.
 pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec<PathBuf>, String), Error> {
-    let parsed = gridloom_idl::parse_file(&crate::read_text(file)?, &file.display().to_string());
+    let parsed = super::parse_description(&crate::read_text(file)?, file);
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
     let libraries = libraries_of(&parsed, file)?;
     let mut recipes: Vec<(PathBuf, Build)> = Vec::new();
