@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Server;
+use super::rules::KnownRules;
 use crate::node::message::{DataMessage, LinkUse, Message};
 use crate::node::protocol::Effect;
 use gridloom_base::limits::LINK_USES_MAX;
@@ -154,7 +155,7 @@ impl Server {
     }
 }
 
-impl super::rules::KnownRules {
+impl KnownRules {
     /// Returns why a user cannot receive data over a link.
     fn link_used_up(&self, user: &str, link: &str, used_bytes: u64, left_ns: u64) -> String {
         let allowed = self.allowed_over_link(user, link).map_or_else(|| "less".to_string(), size_text);
