@@ -484,7 +484,7 @@ def test_a_closed_grid_reports_it(program):
 
 
 def test_connection_refused():
-    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: no program listens there .*; start one with 'gridloom agent'"):
+    with pytest.raises(gl.ConnectError, match="agent at 127.0.0.1:1: no program listens there .*; start an agent with 'gridloom agent'"):
         gl.connect("127.0.0.1:1")
 
 

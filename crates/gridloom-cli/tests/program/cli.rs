@@ -330,7 +330,7 @@ fn a_missing_agent_is_named() {
     let (code, error) = status_and_stderr(gridloom(&["functions", "--agent", "127.0.0.1:1"]));
     assert_eq!(code, 1);
     let says =
-        "the agent at 127.0.0.1:1: no program listens there (connection refused); start one with 'gridloom agent'";
+        "the agent at 127.0.0.1:1: no program listens there (connection refused); start an agent with 'gridloom agent'";
     assert!(error.contains(says), "{error}");
     let (code, error) = status_and_stderr(gridloom(&["functions", "--agent", "nowhere.invalid:1"]));
     assert_eq!(code, 1);
