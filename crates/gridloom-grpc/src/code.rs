@@ -1,6 +1,6 @@
 //! The codes of `grpc.h` and their names, the conversion of other errors to codes, and each thread's last error.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -216,8 +216,31 @@ pub fn run_for<R>(call: impl FnOnce() -> Outcome<R>, otherwise: R) -> R {
     }
 }
 
+thread_local! {
+    /// How many calls of the library this thread is in.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Runs a part of the library. Meanwhile [`is_inside`] is true for this thread.
+pub(crate) fn inside<R>(run: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            INSIDE.set(INSIDE.get() - 1);
+        }
+    }
+    INSIDE.set(INSIDE.get() + 1);
+    let _leave = Leave;
+    run()
+}
+
+/// True if this thread runs code of the library, which may start processes.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get() > 0
+}
+
 fn caught<R>(call: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+    inside(|| catch_unwind(AssertUnwindSafe(call))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied().map(str::to_string);
         let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Err(Failed::other(format!("an error of the library itself: {said}")))

@@ -4,7 +4,7 @@
 //! thread to which the grid reports an end records it in the table, and all waiting threads look again.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gridloom::Error;
@@ -12,11 +12,19 @@ use gridloom::Error;
 use super::callbacks::callback_task;
 use super::code::{Failed, GRPC_NO_ERROR, GRPC_SESSION_FAILED, Outcome};
 use super::library::Library;
-use super::session::{Record, Session};
+use super::session::{GroupCall, Record, Session};
 use super::sessions::{Table, no_session};
 
 /// `GRPC_SESSIONID_VOID`.
 pub const VOID: c_int = -1;
+
+/// Called with the call of each session that is settled.
+static SETTLED: OnceLock<fn(&Arc<GroupCall>)> = OnceLock::new();
+
+/// Lets the library call `settled` for each call of a group that the program has waited for or probed, on the program's thread.
+pub(crate) fn on_settled(settled: fn(&Arc<GroupCall>)) {
+    SETTLED.get_or_init(|| settled);
+}
 
 /// Virtual time that a probe takes: otherwise a loop of probes would never end.
 const PROBE_S: f64 = 1e-6;
@@ -72,8 +80,8 @@ impl Library {
         // SAFETY: memory that the program described is as described until the program removes the description, as the
         // header requires.
         let record = session.write_results(&unsafe { self.places() }, &self.staying);
-        if let Some(limited) = session.group_call() {
-            super::map::write_results_of(limited);
+        if let (Some(limited), Some(settled)) = (session.group_call(), SETTLED.get()) {
+            settled(limited);
         }
         record
     }

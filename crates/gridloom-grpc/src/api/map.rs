@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, run};
+use super::super::code::{Failed, GRPC_NO_ERROR, Outcome, inside, run};
 use super::super::library::library;
 use super::super::map::{self, BlockKind, BlockReport, Phase};
 use super::super::memory;
@@ -174,7 +174,7 @@ pub unsafe extern "C-unwind" fn grpc_map_leave_np(mapped: *mut CMapped, how: c_i
 /// See `grpc_map.h`.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn grpc_local_np() -> c_int {
-    map::begin_own_work();
+    inside(map::begin_own_work);
     c_int::from(!map::is_discovering())
 }
 

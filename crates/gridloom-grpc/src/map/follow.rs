@@ -303,7 +303,10 @@ impl SecondRun {
                 let _ = handle.prefetch();
             }
             let name = format!("result '{name}' of '{}' (call {call} of the block)", opened.function().name());
-            let made = Arc::new(MappedResult::new(limited, handle.clone(), name, meta, stays));
+            // Without the block that holds the call, it has ended.
+            let call = Arc::downgrade(limited);
+            let has_ended = move || call.upgrade().is_none_or(|limited| limited.call.end().is_some());
+            let made = Arc::new(MappedResult::new(handle.clone(), name, meta, stays, has_ended));
             if is_at_once {
                 let (limited, made) = (limited.clone(), made.clone());
                 self.at_once.push(AtOnce { limited, made, range: (start, bytes), is_deeper });

@@ -29,6 +29,7 @@ use super::code::{Failed, Outcome};
 use super::graphs::check_name;
 use super::library::{Library, library};
 use super::session::GroupCall;
+use super::waits::on_settled;
 use discover::{Discovery, FirstRunResult};
 use follow::{BlockOutcome, SecondRun};
 use frame::{Frame, own_pointer};
@@ -128,7 +129,7 @@ pub(super) fn set_frame(variable: usize, number: u64, pointer: usize) {
 }
 
 /// Writes those results of a call for which the program has waited that must not wait for the end of the block.
-pub(super) fn write_results_of(limited: &Arc<GroupCall>) {
+fn write_results_of(limited: &Arc<GroupCall>) {
     in_block(|block| {
         if let Stage::Mapped(run) = &mut block.stage {
             // SAFETY: the memory of the block's calls is valid until it ends, as the header requires.
@@ -278,6 +279,7 @@ fn is_within() -> Outcome<bool> {
 
 /// Opens a block for the thread, and returns its number.
 fn open_block(block: Block) -> u64 {
+    on_settled(write_results_of);
     set_block(Some(block));
     LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1
 }

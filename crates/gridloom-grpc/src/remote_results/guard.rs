@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 
 use gridloom::Value;
 
-use super::super::code::Outcome;
+use super::super::code::{Outcome, inside, is_inside};
 use super::super::memory;
 use super::faults::{Fault, Pages, page_bytes};
 use super::mapped_result::MappedResult;
@@ -53,7 +53,7 @@ impl DetectedReads {
 
 /// True if reads of this memory can be detected without effects on anything but the program.
 pub(crate) fn can_watch(start: usize, bytes: usize) -> bool {
-    bytes >= WATCHED_BYTES_MIN && has_own_pages(start, start + bytes) && all().pages.watch(fetch_for_fault)
+    bytes >= WATCHED_BYTES_MIN && all().pages.watch(fetch_for_fault) && has_own_pages(start, start + bytes)
 }
 
 /// A result that is elsewhere.
@@ -187,7 +187,8 @@ impl Drop for Guard {
 fn open_before_fork() {
     static ONCE: Once = Once::new();
     extern "C" fn open_all() {
-        if COUNT.load(Ordering::Acquire) == 0 {
+        // The library itself starts processes, also while it waits for results. These run other programs.
+        if COUNT.load(Ordering::Acquire) == 0 || is_inside() {
             return;
         }
         let watched: Vec<WatchedResult> = all().regions.iter().map(|part| part.writer.clone()).collect();
@@ -297,8 +298,13 @@ impl WatchedMemory {
     }
 }
 
-/// Fetches the results in the faulting page. If the debug mode watches them, reports that this was necessary.
+/// Fetches the results in the faulting page, on the thread that opens pages.
 fn fetch_for_fault(fault: &Fault) {
+    inside(|| fetch_page_of(fault));
+}
+
+/// Fetches the results in the faulting page. If the debug mode watches them, reports that this was necessary.
+fn fetch_page_of(fault: &Fault) {
     let page = fault.address / page_bytes() * page_bytes();
     let found = all().regions.parts(page, page_bytes());
     for part in found {

@@ -1,6 +1,6 @@
 //! A result of a mapped call, which may be on a server instead of in the program's memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridloom::{Handle, Value};
 use gridloom_base::Meta;
@@ -8,7 +8,6 @@ use gridloom_base::Meta;
 use super::super::arguments::Item;
 use super::super::code::{Failed, Outcome};
 use super::super::memory;
-use super::super::session::GroupCall;
 use super::regions::Part;
 
 /// A result of a mapped call.
@@ -20,26 +19,26 @@ pub(crate) struct MappedResult {
     pub(crate) meta: Meta,
     /// True if it stays on its server when the block ends.
     pub(crate) stays_remote: bool,
-    /// The call that makes it, while its block runs.
-    call: Weak<GroupCall>,
+    /// True once the call that makes it has ended.
+    has_ended: Box<dyn Fn() -> bool + Send + Sync>,
     /// Its value, once it has been fetched to the program's memory.
     fetched: Mutex<Option<Value>>,
 }
 
 impl MappedResult {
     pub(crate) fn new(
-        call: &Arc<GroupCall>,
         handle: Handle,
         name: String,
         meta: Meta,
         stays_remote: bool,
+        has_ended: impl Fn() -> bool + Send + Sync + 'static,
     ) -> MappedResult {
-        MappedResult { handle, name, meta, stays_remote, call: Arc::downgrade(call), fetched: Mutex::default() }
+        MappedResult { handle, name, meta, stays_remote, has_ended: Box::new(has_ended), fetched: Mutex::default() }
     }
 
     /// True if its call has ended.
     pub(crate) fn is_ended(&self) -> bool {
-        self.call.upgrade().is_none_or(|limited| limited.call.end().is_some())
+        (self.has_ended)()
     }
 
     pub(super) fn here(&self) -> MutexGuard<'_, Option<Value>> {

@@ -61,7 +61,13 @@ fn preprocessed(text: &str, folder: &Path) -> Result<String, String> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut command = Command::new("cc");
     // Without the extensions of a dialect, so that the words 'linux' and 'unix' are no macros.
-    command.args(["-E", "-std=c11", "-x", "c", "-I"]).arg(folder).arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(["-E", "-std=c11", "-x", "c", "-I"])
+        .arg(folder)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cc: {error}"))?;
     let mut to_child = child.stdin.take().expect("it is piped");
     // The preprocessor may write before it has read everything.
@@ -138,20 +144,25 @@ mod tests {
     #[test]
     fn conditions_and_macros_are_processed_and_lines_are_kept() {
         let folder = Folder::new("macros");
-        std::fs::write(folder.0.join("sizes.h"), "#define ROWS 4\n#define VECTOR(name) IN double name[ROWS]\n").unwrap();
+        std::fs::write(folder.0.join("sizes.h"), "#define ROWS 4\n#define VECTOR(name) IN double name[ROWS]\n")
+            .unwrap();
         let text = "Module m;\n#include \"sizes.h\"\n#include <math.h>\n#ifdef ABSENT\nDefine no(IN int n)\n#else\n\
                     Define norm(VECTOR(x), OUT double *r)\n#endif\n{ *r = sqrt(x[0]) * unix(); }\n";
         let file = parse(text, &folder.0).unwrap();
         assert_eq!(file.definitions.len(), 1);
         assert_eq!(file.definitions[0].signature.name, "m/norm");
         let source = format!("{:?}", file.build);
-        assert!(source.contains("#include <math.h>") && source.contains("line: 9") && source.contains("unix()"), "{source}");
+        assert!(
+            source.contains("#include <math.h>") && source.contains("line: 9") && source.contains("unix()"),
+            "{source}"
+        );
     }
 
     #[test]
     fn mistakes_have_their_own_lines() {
         let folder = Folder::new("mistakes");
-        let text = "#define IN_(n) IN int n\n#if 1\n\nDefine f(IN_(n), OUT double r[m])\nCalls \"C\" f(n, r);\n#endif\n";
+        let text =
+            "#define IN_(n) IN int n\n#if 1\n\nDefine f(IN_(n), OUT double r[m])\nCalls \"C\" f(n, r);\n#endif\n";
         let error = parse(text, &folder.0).unwrap_err();
         assert!(error.line == 4 && error.message.contains('m'), "{error}");
         let error = parse("#ifdef A\nDefine f(IN int n)\nCalls \"C\" f(n);\n", &folder.0).unwrap_err();
