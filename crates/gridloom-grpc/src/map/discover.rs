@@ -16,7 +16,7 @@ use super::super::code::{Failed, GRPC_RPC_REFUSED, Outcome};
 use super::super::graphs;
 use super::super::handles::next_number;
 use super::super::library::Library;
-use super::super::remote_results::{MappedResult, Part, Writers, can_watch};
+use super::super::remote_results::{MappedResult, Part, Writers};
 use super::super::session::Origin;
 use super::super::sessions::no_session;
 use super::frame::Frame;
@@ -253,9 +253,6 @@ impl Discovery {
             if item.is_written() {
                 let (start, bytes) = item.range();
                 self.known.write(start, bytes, Writer::Call(number));
-                if !stays && (!item.param.is_array || self.frame.is_some_and(|frame| frame.is_on_stack(start))) {
-                    self.wanted.insert(number);
-                }
             }
         }
         Ok(())
@@ -341,20 +338,10 @@ impl Discovery {
         self.known.will_be_written(addresses);
     }
 
-    /// Records the program's own work, which changes the announced buffers. Results that cannot be fetched when the
-    /// program reads them are fetched before.
+    /// Records the program's own work, which changes the announced buffers.
     pub(super) fn begin_own_work(&mut self) {
         for address in self.known.take_to_write() {
             self.forget(address);
-        }
-        for Part { start, end, writer, .. } in self.known.regions.iter() {
-            if let Writer::Call(number) = writer
-                && !self.results[*number].stays
-                && !self.wanted.contains(number)
-                && !can_watch(*start, end - start)
-            {
-                self.wanted.insert(*number);
-            }
         }
     }
 

@@ -52,7 +52,7 @@ impl DetectedReads {
 }
 
 /// True if reads of this memory can be detected without effects on anything but the program.
-pub(crate) fn can_watch(start: usize, bytes: usize) -> bool {
+fn can_watch(start: usize, bytes: usize) -> bool {
     bytes >= WATCHED_BYTES_MIN && all().pages.watch(fetch_for_fault) && has_own_pages(start, start + bytes)
 }
 

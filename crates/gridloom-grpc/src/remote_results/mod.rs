@@ -18,7 +18,7 @@ mod regions;
 mod remaining;
 mod system_calls;
 
-pub(super) use guard::{Guard, can_watch, show};
+pub(super) use guard::{Guard, show};
 pub(super) use mapped_result::MappedResult;
 pub(super) use regions::{Part, Regions, Writers};
 pub(super) use remaining::{RemainingResults, fetch_parts, restore, write_if_here};
