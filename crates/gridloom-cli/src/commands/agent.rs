@@ -69,9 +69,9 @@ pub fn run(options: Options) -> Result<ExitCode> {
         options.rest.site()?;
         return stand_by(&options, &keys, primary);
     }
-    let agent = RunningAgent::start(&options, &keys, || options.rest.start_log())?;
-    stop_on_signals(&agent.node, options.rest.until_stdin_closes)?;
-    agent.drive()
+    // A signal may arrive as soon as the address is printed.
+    let stops = |node: &Arc<NetNode>| stop_on_signals(node, options.rest.until_stdin_closes);
+    RunningAgent::start(&options, &keys, || options.rest.start_log(), stops)?.drive()
 }
 
 /// An agent in this process.
@@ -81,8 +81,14 @@ struct RunningAgent {
 }
 
 impl RunningAgent {
-    /// Starts the agent, and prints its address. `before_records` is called once the options have been checked.
-    fn start(options: &Options, keys: &Keys, before_records: impl FnOnce()) -> Result<RunningAgent> {
+    /// Starts the agent, and prints its address. `before_records` is called once the options have been checked, and `started`
+    /// before the address is printed.
+    fn start(
+        options: &Options,
+        keys: &Keys,
+        before_records: impl FnOnce(),
+        started: impl FnOnce(&Arc<NetNode>) -> Result<()>,
+    ) -> Result<RunningAgent> {
         let rest = &options.rest;
         let (rules_file, rules) = RulesFile::open(options.rules.clone(), keys, rest.has_keys_folder())?;
         before_records();
@@ -100,6 +106,7 @@ impl RunningAgent {
         let make = |id, _: &str| Node::Agent(Box::new(Agent::new(config_of(id)).with_usage(usage).with_rules(rules)));
         let node = NetNode::start(make, config)?;
         log_waits_on_signal(&node)?;
+        started(&node)?;
         if let Some(file) = rules_file {
             file.watch(node.clone());
         }
@@ -136,7 +143,7 @@ fn stand_by(options: &Options, keys: &Keys, primary: &str) -> Result<ExitCode> {
     }
     while wait_for(&watch, &options.name, PRIMARY_LOST, None) {
         let agent = loop {
-            match RunningAgent::start(options, keys, || ()) {
+            match RunningAgent::start(options, keys, || (), |_| Ok(())) {
                 Ok(agent) => break Some(agent),
                 Err(error) => {
                     tracing::error!(target: "gridloom.agent", "the standby cannot take over; trying again: {error:#}");

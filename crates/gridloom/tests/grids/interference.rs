@@ -31,8 +31,8 @@ fn plans_know_that_four_tasks_share_two_cores() {
     // The first call in each slot is a cold start.
     (0..8).for_each(|_| drop(spun(&grid, "heft", 1)));
     grid.advance(2.0);
-    let report = spun(&grid, "auto", 8);
-    assert!(report.measured_seconds > 1.8 * report.predicted_seconds, "nobody can know yet: {report:?}");
+    // Tasks were not measured side by side, but the server has two cores for four slots.
+    is_within(&spun(&grid, "auto", 8), 0.05);
     grid.advance(2.0);
     for heuristic in ["auto", "heft"] {
         is_within(&spun(&grid, heuristic, 8), 0.05);
