@@ -70,7 +70,7 @@ def test_a_result_that_is_lost_while_it_is_collected_leaves_no_failed_task(dask_
     assert sent.future.result() == 7
 
     async def lost(*_):
-        # As Dask's own function does. Otherwise the caller takes this answer again and again, and its event loop never ends.
+        # Dask's own function also clears these. Otherwise the caller takes the same answer repeatedly, and its event loop hangs.
         client._gather_keys = client._gather_future = None
         return {"status": "error", "keys": [sent.future.key]}
 

@@ -125,7 +125,7 @@ fn a_machine_is_admitted_to_a_grid_and_later_revoked() {
     assert!(succeeds(keys(&head, &["list"])).contains("waits for approval: client 'alice' of the grid 'lab'"));
     assert_eq!(json(&head, &["approve", fingerprint, "--json"])["name"], "alice");
     assert!(!Path::new(&waiting).exists());
-    // By serial number.
+    // A serial number selects a certificate.
     let serial = all["grids"][0]["issued"][0]["serial"].as_str().unwrap();
     assert!(succeeds(keys(&head, &["revoke", serial])).starts_with("revoked: administrator 'carol'"));
     let listed = succeeds(keys(&head, &["list"]));

@@ -90,7 +90,7 @@ fn watch_of(limits: WorkerLimits) -> Option<LimitWatch> {
     LimitWatch::new(limits).inspect_err(no_thread).ok()
 }
 
-/// The token of the descriptor that reports accounts. Those of workers begin at 1.
+/// The token of the descriptor that reports accounts. Tokens of workers begin at 1.
 const ACCOUNTS: WorkerToken = WorkerToken(0);
 
 /// Maximum number of users that are remembered.

@@ -83,7 +83,7 @@ pub enum SystemUsers {
 /// The system users of the users of the grid.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserMapping {
-    /// By names of users of the grid.
+    /// System users by the name of the user of the grid.
     pub named: BTreeMap<String, Arc<RunAs>>,
     /// Whether others run as the system user with the same name, if there is one.
     pub same_names: bool,
