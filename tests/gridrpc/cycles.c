@@ -121,8 +121,8 @@ static void settle(long threads) {
 }
 
 /* Runs it `count` times. Returns whether something has grown. Connections that are just being closed hold up to some
- * 100 KB, so that the memory after one round is noise: the lowest of many rounds is compared with the lowest of as many
- * rounds at the end of the first third. */
+ * 100 KB, so the rounds that count wait for their threads, and the lowest of many rounds is compared with the lowest of
+ * as many rounds at the end of the first third. */
 static int grows(const char *what, void (*run)(void), int count) {
     long before = LONG_MAX, after = LONG_MAX, memory = 0, files = 0, threads = 0, fewest = LONG_MAX;
     int warm = count / 3, window = count / 10;
@@ -135,10 +135,12 @@ static int grows(const char *what, void (*run)(void), int count) {
         }
         run();
         lost = leak == 0 ? NULL : memset(malloc(leak), 1, leak);
+        int is_first = i >= warm - window && i < warm, is_last = i >= count - window;
+        if (is_first || is_last) settle(fewest);
         long now = status("Threads:"), bytes = given();
         if (now < fewest) fewest = now;
-        if (i >= warm - window && i < warm && bytes < before) before = bytes;
-        if (i >= count - window && bytes < after) after = bytes;
+        if (is_first && bytes < before) before = bytes;
+        if (is_last && bytes < after) after = bytes;
     }
     settle(fewest);
     long bytes = window > 0 ? (after - before) / (count - warm) : 0;

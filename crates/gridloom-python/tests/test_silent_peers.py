@@ -93,15 +93,18 @@ def test_a_silent_peer_is_reported_after_the_time_limit(peer, address):
     assert time.monotonic() - began < 12
 
 
-# The banner of an SSH server, and an error of HTTP.
-ANSWERS = [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"]
+# The banner of an SSH server, an error of HTTP, and a length that no message has.
+ANSWERS = [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", b"\xff" * 64]
 
 
 @needs("distributed")
 @pytest.mark.parametrize("peer", ANSWERS, indirect=True)
 def test_a_peer_that_is_no_scheduler_of_dask_is_reported(peer):
+    """Earlier, the client was closed by the garbage collector, which could block for ever while another client started."""
+    before = set(threading.enumerate())
     error = error_of(lambda: gl.connect(f"dask://127.0.0.1:{peer.port}", functions=[half], timeout=1.5))
     assert isinstance(error, gl.ConnectError) and f"no Dask scheduler answers at tcp://127.0.0.1:{peer.port}" in str(error), repr(error)
+    assert "IO loop" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
 @needs("distributed")

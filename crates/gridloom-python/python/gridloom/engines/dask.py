@@ -452,11 +452,22 @@ def _connected(distributed: Any, address: str, limit: float) -> Any:
     class Client(distributed.Client):  # type: ignore[misc, unused-ignore]
         """A client whose time limit includes the handshake, for which Dask waits without limit."""
 
+        def start(self, **options: Any) -> None:
+            try:
+                super().start(**options)
+            except BaseException:
+                # The garbage collector would close it, possibly while another client starts: Dask would then wait for a lock
+                # that the same thread holds.
+                with contextlib.suppress(Exception):
+                    self.close()
+                self.status = "closed"
+                self._loop_runner.stop()
+                raise
+
         async def _start(self, timeout: Any = None, **options: Any) -> Any:
             try:
                 return await asyncio.wait_for(super()._start(timeout=timeout, **options), limit)
             except asyncio.TimeoutError:
-                await self._close()
                 raise OSError("a program accepts connections there, but does not answer") from None
 
     try:
