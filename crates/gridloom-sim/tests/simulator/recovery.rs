@@ -431,6 +431,28 @@ fn a_plan_that_the_agent_cannot_read_ends_no_group() {
     assert!(matches!(event, Event::GroupNotMapped { error: TaskError::AgentLost { .. }, .. }), "{event:?}");
 }
 
+/// Earlier, a plan that named a server whose loss the client had just noticed was never requested again.
+#[test]
+fn a_group_is_planned_whenever_a_server_is_lost_meanwhile() {
+    let definitions = gridloom_idl::parse(IDL, "t.idl").unwrap();
+    for lost_after_us in (0..600).step_by(10) {
+        let (mut sim, client, servers) = lan::grid(&definitions, 1 << 30);
+        sim.advance(SECOND_NS);
+        let tasks = (1..=2).map(|serial| {
+            let task = two(&definitions[0], [10 * serial, 10 * serial + 1].map(|serial| DatumId { client, serial }));
+            Task { id: TaskId { client, serial }, ..task }
+        });
+        let (id, sources) = (GroupId { client, serial: 1 }, Default::default());
+        let group = Group { id, tasks: tasks.collect(), sources, wanted: Vec::new() };
+        sim.command(client, Command::Plan { group, heuristic: "heft".into(), is_incremental: false });
+        sim.advance(lost_after_us * 1_000);
+        sim.kill(servers[1]);
+        let planned = wait_for(&mut sim, client, |event| matches!(event, Event::GroupPlanned { .. }));
+        let Event::GroupPlanned { plan, .. } = planned else { unreachable!("asked for") };
+        assert_eq!(plan.tasks.len(), 2, "{lost_after_us} us");
+    }
+}
+
 /// The agent had decoded the request each time.
 #[test]
 fn losses_of_the_connection_do_not_end_a_group_that_is_being_mapped() {

@@ -240,7 +240,10 @@ impl Client {
             return;
         }
         if plan.tasks.iter().any(|task| self.contacts.is_lost(task.server)) {
-            self.request_map(now, group, mapping.tasks, out);
+            match self.plans.take_question(group) {
+                Some(question) => self.plan_only(now, question, out),
+                None => self.request_map(now, group, mapping.tasks, out),
+            }
             return;
         }
         let plan = Arc::new(plan);
