@@ -37,7 +37,8 @@ def test_the_suite_passes_in_simulation(suite):
     assert counts(passes(suite, *simulate)) == GROUPS
 
 
-@pytest.mark.parametrize("seed", range(8))
+# With 10 and 25, a server is lost when a plan that names it is on its way.
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5, 10, 25])
 def test_blocks_survive_the_loss_of_servers(suite, monkeypatch, seed):
     """Random programs in blocks, while servers are killed, hang and restart: the memory is the same, and there is
     no error."""
