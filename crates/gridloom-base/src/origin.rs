@@ -18,7 +18,7 @@ pub struct Origin {
     pub is_functions: bool,
     /// These functions act for the user only, with the user's rights.
     pub is_for_user: bool,
-    /// Functions that the user may call.
+    /// Functions that the user may call, or the server may offer.
     pub functions: Vec<Pattern>,
     /// Name of the machine; empty if unknown.
     pub host: String,
@@ -47,6 +47,11 @@ impl Origin {
     pub fn may_call(&self, function: &str) -> bool {
         let is_plain = self.may_change_all() || !function.starts_with(CODE_MODULE);
         self.functions.iter().any(|one| one.matches(function) && (is_plain || one.as_str().starts_with(CODE_MODULE)))
+    }
+
+    /// True if a server with this certificate may offer a function, `module/function`.
+    pub fn may_offer(&self, function: &str) -> bool {
+        self.functions.iter().any(|one| one.matches(function))
     }
 
     /// True for functions that act for all programs that call them, whoever their users are.

@@ -7,7 +7,7 @@ use crate::node::protocol::Effect;
 use crate::node::version::VERSIONS;
 use crate::node::{Category, LogLine};
 use gridloom_base::limits::HEARTBEAT_NS;
-use gridloom_base::{Level, NodeId, Time};
+use gridloom_base::{Level, NodeId, Pattern, Time};
 use gridloom_idl::method::is_listed;
 
 impl Agent {
@@ -21,7 +21,9 @@ impl Agent {
         // has not broken yet.
         let before = self.registry.others_at(&address, from);
         let is_alive = |node| self.members.silence_ns(now, node).is_some_and(|ns| ns < 2 * HEARTBEAT_NS);
-        if let Err(Refusal { why, is_temporary }) = self.registry.check(from, &registration, &before, is_alive) {
+        let checked = self.registry.check(from, &registration, &before, is_alive);
+        let checked = checked.and_then(|()| self.check_certificate(from, &registration));
+        if let Err(Refusal { why, is_temporary }) = checked {
             out.push(log(Level::Warning, "refused a server".into(), Some(&why)));
             if let Some(peer) = self.members.get(from) {
                 self.audit.registration_refused(&peer.data, &address, &why, out);
@@ -64,6 +66,21 @@ impl Agent {
         self.push_for_waiting(out);
         let (names, grid) = self.names(now);
         names.server_registered(grid, was_registered, out);
+    }
+
+    /// Checks that a server's certificate names the functions that the server offers.
+    fn check_certificate(&self, from: NodeId, registration: &Registration) -> Result<(), Refusal> {
+        let Some(origin) = self.members.get(from).map(|peer| &peer.data.origin) else { return Ok(()) };
+        let excess = registration.functions.iter().find(|signature| !origin.may_offer(&signature.name));
+        excess.map_or(Ok(()), |signature| {
+            let named: Vec<&str> = origin.functions.iter().map(Pattern::as_str).collect();
+            Err(Refusal::permanent(format!(
+                "its certificate names the functions {}, and not '{}'; offer only those, or request another certificate \
+                 ('gridloom keys request --role server --functions')",
+                named.join(", "),
+                signature.name
+            )))
+        })
     }
 
     /// Handles a server that cannot run a function that it offers: calls are sent to other servers from now on.
@@ -129,6 +146,37 @@ mod tests {
         let line = "'m/f' has different code on servers 'server-3' and 'server-2': results may differ";
         assert_eq!(again(&mut agent, 3), [line]);
         assert_eq!(again(&mut agent, 2), [""; 0]);
+    }
+
+    #[test]
+    fn a_server_offers_only_functions_that_its_certificate_names() {
+        let mut agent = agent();
+        register(&mut agent, 2, "one:1", 1.0, 1.0);
+        let known = agent.registry.get(NodeId(2)).unwrap().registration.clone();
+        let mut registered = |peer: u64, patterns: &[&str]| {
+            let (peer, name, address) = (NodeId(peer), format!("of-{peer}"), format!("at-{peer}:1"));
+            let functions = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+            let origin = Origin { functions, ..Origin::default() };
+            let registration = Registration { name: name.clone(), address: address.clone(), ..known.clone() };
+            let (role, version) = (Role::Server, VERSIONS.1);
+            let up = Input::PeerUp { peer, role, name, origin, address, version };
+            agent.handle(Time(9), up, &mut Vec::new());
+            let (mut out, message) = (Vec::new(), DirectoryToAgent::Register(registration).into());
+            agent.handle(Time(9), Input::Received { from: peer, message }, &mut out);
+            let refusal = out.into_iter().find_map(|effect| match effect {
+                Effect::Send { message: Message::Directory(DirectoryMessage::ToServer(message)), .. } => Some(message),
+                _ => None,
+            });
+            match refusal {
+                Some(DirectoryToServer::RegistrationRefused { why, is_temporary: false }) => Err(why),
+                Some(DirectoryToServer::Registered { .. }) => Ok(()),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(registered(3, &["linalg/*", "m/f"]), Ok(()));
+        assert_eq!(registered(4, &["*"]), Ok(()));
+        let why = registered(5, &["linalg/*", "m/g"]).unwrap_err();
+        assert!(why.starts_with("its certificate names the functions linalg/*, m/g, and not 'm/f';"), "{why}");
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn permanent(why: impl Into<String>) -> Refusal {
+    pub(super) fn permanent(why: impl Into<String>) -> Refusal {
         Refusal { why: why.into(), is_temporary: false }
     }
 
