@@ -63,23 +63,27 @@ def hydropad(tmp_path_factory):
     more = [sources / "hydropad.c", sources / "cosmology.c"]
     for name in ("plain", "mapped", "adaptive"):
         compile_c([sources / f"{name}.c", *more], folder / name, "-std=c11", "-D_POSIX_C_SOURCE=200809L")
-    subprocess.run(["cc", *flags, sources / "check.c", *kernels, more[1], "-o", folder / "check", "-lm"], check=True)
+    for name in ("check", "serial"):
+        subprocess.run(["cc", *flags, sources / f"{name}.c", *kernels, more[1], "-o", folder / name, "-lm"], check=True)
     return folder
 
 
-def physics(folder, program, *before):
+def physics(folder, program, *before, options=("grid.toml",)):
     done = subprocess.run(
-        [*before, folder / program, "grid.toml"], capture_output=True, text=True, cwd=folder, timeout=300
+        [*before, folder / program, *options], capture_output=True, text=True, cwd=folder, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return re.search(rf"^{program}: 8 steps of 16\^3 cells .* checksum ([0-9a-f]{{16}})$", done.stdout, re.MULTILINE)[1]
 
 
 def test_hydropad_has_the_same_physics_however_it_is_mapped(hydropad):
-    """Plain, mapped, and mapped with groups of adaptive size: bitwise equal, in the real world and in simulation."""
+    """Plain, mapped, and mapped in groups of fixed and of adaptive size: bitwise equal to the serial program, in the
+    real world and in simulation."""
     simulate = [PROGRAM, "simulate", "-p", PLATFORM, "--execute", "--"]
     programs = ("plain", "mapped", "adaptive")
     sums = [physics(hydropad, program, *before) for before in ([], simulate) for program in programs]
+    sums += [physics(hydropad, "mapped", *simulate, options=("grid.toml", "16", "16", "8", "3"))]
+    sums += [physics(hydropad, "serial", options=())]
     assert len(set(sums)) == 1, sums
 
 
