@@ -29,8 +29,7 @@ use fluid::{AROUND, Atoms, Fluid, NEIGHBOURS, Serial, between, within};
 use gridloom::chares::{self, Callback, Chare, Context, Contribution, Index, Placement, Priority, Proxy, Value};
 use gridloom::{Error, Message};
 
-const USAGE: &str =
-    "leanmd [--cells 6] [--atoms 4] [--steps 100] [--dt 0.004] [--placement blocks|round-robin|by-site] [--check]";
+const USAGE: &str = "leanmd [--cells 6] [--atoms 4] [--steps 100] [--dt 0.004] [--placement blocks|round-robin|by-site] [--pair-us 0] [--check]";
 
 /// The pairs indexed by a cell's number: the pair with itself is first, then those with its neighbours on one side.
 const OWN_PAIRS: usize = NEIGHBOURS.len() + 1;
@@ -55,6 +54,16 @@ enum ToCell {
 enum ToPair {
     /// Positions of the first cell's atoms, or of the second's.
     Positions { is_first: bool, at: Vec<f64> },
+}
+
+/// Work of a processor of 1 Gflop/s in a microsecond.
+const FLOPS_PER_US: f64 = 1e3;
+
+/// Charges the entry method with a microsecond if the work of pairs is given, so that a simulation is deterministic.
+fn charge_entry<C: Chare>(pair_us: f64, cx: &mut Context<'_, C>) {
+    if pair_us > 0.0 {
+        cx.compute(FLOPS_PER_US);
+    }
 }
 
 /// Tags of results.
@@ -193,6 +202,7 @@ impl Chare for Cell {
     type Message = ToCell;
 
     fn entry(&mut self, message: ToCell, cx: &mut Context<'_, Cell>) {
+        charge_entry(self.options.pair_us, cx);
         match message {
             ToCell::Begin => {
                 cx.contribute(Contribution::barrier(), Callback::to(cx.array().all()).tagged(READY));
@@ -236,6 +246,7 @@ struct Pair {
     /// 0 for the pair of the cell with itself, else one more than the number of the neighbour.
     number: usize,
     priority: Priority,
+    pair_us: f64,
     first: Option<Vec<f64>>,
     second: Option<Vec<f64>>,
 }
@@ -251,7 +262,9 @@ impl Chare for Pair {
     type Message = ToPair;
 
     fn entry(&mut self, ToPair::Positions { is_first, at }: ToPair, cx: &mut Context<'_, Pair>) {
+        charge_entry(self.pair_us, cx);
         if self.number == 0 {
+            cx.compute(self.pair_us * FLOPS_PER_US);
             return self.send(cx, self.cell, 0, within(&at));
         }
         *(if is_first { &mut self.first } else { &mut self.second }) = Some(at);
@@ -259,6 +272,7 @@ impl Chare for Pair {
             let (other, shift) = self.fluid.second(self.cell, self.number - 1);
             let (energy, on_first, on_second) = between(first, second, shift);
             (self.first, self.second) = (None, None);
+            cx.compute(self.pair_us * FLOPS_PER_US);
             self.send(cx, self.cell, self.number, (energy, on_first));
             self.send(cx, other, self.number + NEIGHBOURS.len(), (energy, on_second));
         }
@@ -272,12 +286,14 @@ struct Options {
     steps: u32,
     dt: f64,
     placement: Placement,
+    /// Microseconds that the forces of a pair take in a simulation, on a processor of 1 Gflop/s. 0: as long as on this machine.
+    pair_us: f64,
     check: bool,
 }
 
 fn options() -> Result<Options, String> {
     let (mut cells, mut atoms, mut steps, mut dt) = (6, 4, 100, 0.004);
-    let (mut placement, mut check) = (Placement::Blocks, false);
+    let (mut placement, mut pair_us, mut check) = (Placement::Blocks, 0.0, false);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--check" {
@@ -292,6 +308,7 @@ fn options() -> Result<Options, String> {
             "--atoms" => atoms = number()?,
             "--steps" => steps = number()? as u32,
             "--dt" => dt = value.parse().map_err(|_| wrong("a number is wanted".into()))?,
+            "--pair-us" => pair_us = value.parse().map_err(|_| wrong("a number is wanted".into()))?,
             "--placement" => {
                 placement = match value.as_str() {
                     "blocks" => Placement::Blocks,
@@ -303,7 +320,7 @@ fn options() -> Result<Options, String> {
             _ => return Err(format!("{word}: {USAGE}")),
         }
     }
-    Ok(Options { fluid: Fluid::new(cells, atoms)?, steps, dt, placement, check })
+    Ok(Options { fluid: Fluid::new(cells, atoms)?, steps, dt, placement, pair_us, check })
 }
 
 /// The result of a run: checksum, number of atoms, nanoseconds, energies.
@@ -317,7 +334,7 @@ struct Outcome {
 /// Runs the program. Returns a result on the first element only.
 fn run(options: Options) -> Result<Option<Outcome>, Error> {
     let ended = chares::run(move |job| {
-        let Options { fluid, placement, .. } = &options;
+        let Options { fluid, placement, pair_us, .. } = &options;
         let side = fluid.index(fluid.count() - 1)[0] as usize + 1;
         // Set once the pairs are created, which need to know the cells.
         let pairs = Rc::new(OnceCell::new());
@@ -329,7 +346,7 @@ fn run(options: Options) -> Result<Option<Outcome>, Error> {
         let pair = |index: Index| {
             let (cell, number) = (index[0] as usize, index[1] as usize);
             let priority = priority_of(fluid, cell, number, &site);
-            Pair { cells, fluid: fluid.clone(), cell, number, priority, first: None, second: None }
+            Pair { cells, fluid: fluid.clone(), cell, number, priority, pair_us: *pair_us, first: None, second: None }
         };
         let made = job.array((fluid.count(), OWN_PAIRS), placement.clone(), pair)?;
         let made = Pairs::new(made, fluid, site);
@@ -378,7 +395,8 @@ mod tests {
     fn positions_and_energies_are_those_of_the_serial_program() {
         let fluid = Fluid::new(3, 3).unwrap();
         let (steps, dt) = (2 * EXCHANGE_STEPS + 5, 0.004);
-        let options = Options { fluid: fluid.clone(), steps, dt, placement: Placement::Blocks, check: false };
+        let options =
+            Options { fluid: fluid.clone(), steps, dt, placement: Placement::Blocks, pair_us: 0.0, check: false };
         let Outcome { checksum, atoms, energies, .. } = run(options).unwrap().unwrap();
         assert_eq!((checksum, energies), Serial::new(fluid).run(steps, dt, EXCHANGE_STEPS));
         assert_eq!(atoms, 729);
