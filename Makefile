@@ -5,6 +5,7 @@
 #   make capi    the library for C, its headers, the Fortran module, manual pages, pkg-config and CMake files: target/capi/
 #   make install PREFIX=/usr/local    the same and the program, somewhere else
 #   make bench   figures beside the machine's limits, recorded in bench/results/; bench/record.py has more
+#   make experiments    the papers' tables and figures beside ours: docs/experiments/; experiments-full runs all sizes
 #   make docs    the documentation as a site: target/docs/index.html
 #   make lint    formatting, lint, spelling and type checks, and whether the stubs fit
 #   make deny    licences and sources of the dependencies, after Cargo.lock has changed
@@ -34,7 +35,7 @@ space := $(subst ,, )
 PREFIX ?= /usr/local
 PYSOURCES := $(shell find $(PACKAGE)/python $(PACKAGE)/data -type f -not -name "*.pyc" 2>/dev/null) $(PACKAGE)/pyproject.toml README.md
 
-.PHONY: all build capi install python demo test test-rust test-python test-all bench deny docs lint wheel wheel-portable clean
+.PHONY: all build capi install python demo test test-rust test-python test-all bench experiments experiments-full deny docs lint wheel wheel-portable clean
 
 all: build python
 
@@ -179,6 +180,17 @@ test-all:
 bench: python
 	$(BIN)/python bench/record.py calls python-calls
 
+# The papers' tables and figures beside ours, in docs/experiments: minutes; experiments-full runs all sizes: hours.
+experiments: FULL :=
+experiments-full: FULL := --full
+experiments experiments-full: python capi $(VENV)/experiments
+	cargo build --release --locked -p gridloom --example leanmd --example stencil
+	$(BIN)/python experiments/run.py $(FULL)
+
+$(VENV)/experiments: experiments/requirements.txt $(VENV)/ready
+	$(PIP) -r experiments/requirements.txt
+	@touch $@
+
 # Strict: a link to a page or heading that does not exist is an error.
 docs: $(VENV)/docs target/release/gridloom
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -190,7 +202,7 @@ $(VENV)/docs: docs/requirements.txt $(VENV)/ready
 lint: python $(VENV)/tests
 	cargo fmt --all --check
 	cargo clippy --release --locked --all-targets -- -D warnings
-	$(BIN)/ruff check $(PACKAGE) examples tests bench $(GENERATE)
+	$(BIN)/ruff check $(PACKAGE) examples tests bench experiments $(GENERATE)
 	$(UTF8_PATH) $(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom $(PACKAGE)/python/gridloom_command
 	$(UTF8_PATH) $(BIN)/python -m mypy.stubtest gridloom._gridloom
 	$(BIN)/typos

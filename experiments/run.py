@@ -1,0 +1,117 @@
+"""Runs the experiments of the papers that Gridloom follows, and writes docs/experiments: the papers' tables and figures beside ours.
+
+    python experiments/run.py                     # all, minutes; `make experiments` builds what is needed first
+    python experiments/run.py objects --full      # one, with all sizes of the paper
+    python experiments/run.py --pages             # only writes the pages again, from the figures of the last runs
+
+Each experiment is a module with `run`, which returns figures, and `items`, which compares them with the paper's. Figures are kept
+in docs/experiments/NAME.json with the commit and the date.
+"""
+
+import argparse
+import datetime
+import importlib
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+
+import common  # noqa: E402
+import record  # noqa: E402
+
+NAMES = ["smartgridrpc", "netsolve", "objects"]
+#: Tables and figures without an experiment.
+MISSING = [
+    (
+        "GRAS",
+        "Table 1, figures 6 to 8",
+        "not run by this command: `python bench/record.py pastry`, without CORBA, XML and PBIO",
+    ),
+    ("OmniStorage", "Figures 8 to 10", "not run by this command: `python bench/record.py patterns`"),
+]
+
+INDEX = """# The papers' experiments
+
+You want to know what the papers that Gridloom follows have measured, and whether Gridloom does the same. This table has the state of their tables
+and figures that `make experiments` runs: *beyond* (at least as good as in the paper), *same order* (the paper's relations hold), or why not. All times
+are virtual times of the simulator.
+
+"""
+
+
+def slug(text):
+    return "".join(c if c.isalnum() else "-" for c in text.partition(":")[0].lower()).strip("-")
+
+
+def draw(item, path):
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    # The same file for the same figures.
+    matplotlib.rcParams["svg.hashsalt"] = "gridloom"
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    item.plot(axes)
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
+    pyplot.close(figure)
+
+
+def page(name):
+    """Returns the text of an experiment's page, its rows in the list of all tables and figures, and its plots by file."""
+    module, kept = importlib.import_module(name), common.load(name)
+    if kept is None:
+        return None, [[module.TITLE, "all", "not run yet"]], {}
+    sizes = "all sizes" if kept["is_full"] else "the quick sizes"
+    setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
+    text = [
+        f"# {module.TITLE}: the paper's tables and figures, and ours\n\n{module.PAPER}.\n\n{setup}\n\n",
+        f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
+    ]
+    rows, plots = [], {}
+    for item in module.items(kept["figures"]):
+        rows.append([f"[{module.TITLE}]({name}.md)", item.what, item.state])
+        text.append(f"\n## {item.what}\n\nState: {item.state}.\n" + (f"\n{item.text}" if item.text else ""))
+        if item.plot:
+            file = f"{name}-{slug(item.what)}.svg"
+            plots[file] = item
+            text.append(f"\n![{item.what}]({file})\n")
+    return "".join(text).rstrip() + "\n", rows, plots
+
+
+def index(rows):
+    rows = [*rows, *(list(row) for row in MISSING)]
+    return INDEX + common.table(["paper", "table or figure", "state"], rows)
+
+
+def write_pages():
+    rows = []
+    for name in NAMES:
+        text, found, plots = page(name)
+        rows += found
+        if text is not None:
+            common.written(common.PAGES / f"{name}.md", text)
+        for file, item in plots.items():
+            draw(item, common.PAGES / file)
+    common.written(common.PAGES / "index.md", index(rows))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
+    parser.add_argument("--full", action="store_true", help="all sizes of the papers: hours")
+    parser.add_argument("--pages", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in NAMES]:
+        parser.error(f"no experiment has the name '{unknown[0]}'; there are {', '.join(NAMES)}")
+    for name in [] if options.pages else options.names or NAMES:
+        figures = importlib.import_module(name).run(options.full)
+        date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+        common.saved(name, {"commit": record.commit(), "date": date, "is_full": options.full, "figures": figures})
+    write_pages()
+
+
+if __name__ == "__main__":
+    main()
