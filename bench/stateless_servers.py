@@ -1,4 +1,4 @@
-"""Two programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, as functions of that number.
+"""Three programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, as functions of that number.
 
     python bench/stateless_servers.py [--world simulate|testbed] [--rounds 3] [--json FILE]
 
@@ -20,7 +20,8 @@ ROOT = HERE.parent
 GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 OUT = ROOT / "target" / "stateless_servers"
 PROGRAM = HERE / "stateless_servers_program.py"
-FUNCTIONS = [HERE / "stateless_servers_functions.py", ROOT / "examples" / "demo" / "enhance.py"]
+PROTEIN = ROOT / "examples" / "protein"
+FUNCTIONS = [HERE / "stateless_servers_functions.py", ROOT / "examples" / "demo" / "enhance.py", PROTEIN / "protein.idl"]
 SERVERS = 6
 
 
@@ -42,6 +43,7 @@ def run(options, upgraded):
     file = OUT / f"{upgraded}-of-{SERVERS}.toml"
     file.write_text('routing = "shortest"\n' + platform(upgraded, options.client_bandwidth))
     functions = [word for path in FUNCTIONS for word in ("--functions", str(path))]
+    functions += ["--library", str(OUT / "libprotein.so")]
     command = [str(GRIDLOOM), *(["simulate"] if options.world == "simulate" else ["testbed", "run", "--speeds", "none"]), "-p", str(file)]
     command += [*functions, "--", sys.executable, str(PROGRAM), str(1 if options.world == "simulate" else options.rounds)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -59,6 +61,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
+    compiled = ["cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", OUT / "libprotein.so", PROTEIN / "protein.c", "-lm"]
+    subprocess.run(compiled, check=True)
     everything = {}
     print(f"{'program':8}{'upgraded':>9}{'arrays':>8}{'client MB':>11}{'servers MB':>12}{'predicted s':>13}  seconds")
     for upgraded in range(SERVERS + 1):

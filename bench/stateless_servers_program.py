@@ -1,4 +1,4 @@
-"""A chain of products and an image in strips on six servers, for bench/stateless_servers.py: prints bytes moved and seconds."""
+"""A chain of products and an image in strips on six servers, and a toy protein on two, for bench/stateless_servers.py: prints bytes moved and seconds."""
 
 import json
 import pathlib
@@ -8,7 +8,9 @@ import gridloom as gl
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples" / "demo"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples" / "protein"))
 from demo import enhance_with  # noqa: E402
+from protein import chains, fibonacci, record  # noqa: E402
 
 SERVERS = 6
 MATRICES, ORDER = 12, 512
@@ -24,14 +26,14 @@ def chain(grid):
     level = [(random.standard_normal((ORDER, ORDER)) / ORDER**0.5, number // 2) for number in range(MATRICES)]
     expected = None if grid.simulated else np.linalg.multi_dot([matrix for matrix, _ in level])
 
-    def record():
+    def products():
         left = level
         while len(left) > 1:
             pairs = zip(left[0::2], left[1::2])
             left = [(product.on(f"s{at}")(a, b), at) for (a, at), (b, _) in pairs] + left[len(left) // 2 * 2 :]
         return [left[0][0]]
 
-    return record, lambda results: expected is None or np.allclose(results[0], expected)
+    return products, lambda results: expected is None or np.allclose(results[0], expected)
 
 
 def image(grid):
@@ -45,11 +47,21 @@ def image(grid):
     return lambda: enhance_with(call, picture, SERVERS), lambda results: sum(len(part) for part in results) == ROWS
 
 
+def protein(grid):
+    """Four rounds of examples/protein on two servers; halves of 1 MB."""
+    kinds, halves = fibonacci(13), chains(10_000, 13, seed=1)
+    record_rounds = lambda: record(grid, kinds, list(halves), 1, 4, 1, lambda function, half: function.on(f"s{half}"))  # noqa: E731
+    return (
+        lambda: [handle for pair in record_rounds() for handle in pair],
+        lambda results: [len(result) for result in results] == [5000] * 4,
+    )
+
+
 def run(grid, program):
-    record, is_right = program(grid)
+    recorded, is_right = program(grid)
     before = grid.traffic()
     with grid.group() as group:
-        handles = record()
+        handles = recorded()
         predicted = group.plan().makespan_seconds
     results = [handle.get() for handle in handles]
     assert is_right(results), f"{program.__name__} is wrong"
@@ -69,7 +81,7 @@ def run(grid, program):
 def main():
     with gl.connect() as grid:
         figures = {}
-        for program in (chain, image):
+        for program in (chain, image, protein):
             # The first round starts workers and measures links.
             rounds = [run(grid, program) for _ in range(1 + int(sys.argv[1]))]
             figures[program.__name__] = rounds[1:]
