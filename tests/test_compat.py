@@ -1,4 +1,4 @@
-"""Headers for programs of DIET, Ninf, early Ninf-G and OmniRPC: programs in the shape of theirs, in the real world and in
+"""Headers for programs of DIET, Ninf, early Ninf-G, OmniRPC and GRAS: programs in the shape of theirs, for real and in
 simulation."""
 
 import os
@@ -173,3 +173,43 @@ int main(int argc, char **argv) {
         [program], capture_output=True, text=True, timeout=120, env={**os.environ, "GRIDLOOM_AGENT": grid[0]}
     )
     assert done.stdout == "4 12\n", done.stderr
+
+
+# Sources, process functions, and the lines of output.
+GRAS = {
+    "matrix": (["gras_matrix_client.c", "gras_matrix_server.c"], ["16 x 16 from server-1, the last is 510"]),
+    "ping": (
+        ["gras_ping.c"],
+        [
+            "client: 3, message type 'pung' is not declared",
+            "server: 3 pings, the last name is second, desk says bye",
+        ],
+    ),
+    "rpc": (["gras_rpc.c"], ["client: 6.5 15.5, '!now' is refused", "server: 1, 1"]),
+}
+
+
+def compile_gras(folder, sources, *more):
+    flags = [f"-I{HEADERS}", "-std=c99", "-DGRAS_PROCESSES=client,server", *more]
+    return compile_c([COMPAT / source for source in sources], folder / "gras", *flags)
+
+
+@pytest.mark.parametrize("name", GRAS)
+@pytest.mark.parametrize("before", [["simulate", "-p", PLATFORM], ["deploy"]], ids=["in simulation", "for real"])
+@pytest.mark.parametrize("optimisation", ["-O0", "-O2"])
+def test_a_program_of_gras(tmp_path, name, before, optimisation):
+    sources, expected = GRAS[name]
+    program = compile_gras(tmp_path, sources, optimisation)
+    command = [PROGRAM, *before, "-d", COMPAT / "gras_matrix.toml", "--", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split("| ")[-1] for line in done.stdout.splitlines()]
+    assert [line for line in expected if line not in lines] == [], done.stdout + done.stderr
+
+
+def test_an_exception_of_gras_that_nothing_catches_is_a_failure(tmp_path):
+    program = compile_c([COMPAT / "gras_failing.c"], tmp_path / "gras", f"-I{HEADERS}", "-DGRAS_PROCESSES=client")
+    (tmp_path / "one.toml").write_text('[[process]]\nhost = "desk"\nfunction = "client"\n')
+    command = [PROGRAM, "simulate", "-p", PLATFORM, "-d", tmp_path / "one.toml", "--", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "no message arrived in 0.1 s" in done.stderr, done.stdout + done.stderr
