@@ -213,3 +213,27 @@ def test_an_exception_of_gras_that_nothing_catches_is_a_failure(tmp_path):
     command = [PROGRAM, "simulate", "-p", PLATFORM, "-d", tmp_path / "one.toml", "--", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1 and "no message arrived in 0.1 s" in done.stderr, done.stdout + done.stderr
+
+
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+unset GRIDLOOM_KEYS GRIDLOOM_AGENT
+export PATH="FOLDER:$PATH" HOME="FOLDER/$2" XDG_STATE_HOME="FOLDER/$2"
+mkdir -p "$HOME"; cd "$HOME"
+exec sh -c "$3"
+"""
+
+
+def test_processes_run_on_the_hosts_of_a_file(tmp_path):
+    """A stub in place of ssh: its hosts are folders and loopback addresses."""
+    program = compile_gras(tmp_path, GRAS["matrix"][0])
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH.replace("FOLDER", str(tmp_path)))
+    ssh.chmod(0o755)
+    (tmp_path / "gridloom").symlink_to(PROGRAM)
+    host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ address = "127.0.0.{}", folder = ".." }}\n'
+    (tmp_path / "grid.toml").write_text(host.format("server-1", 21) + host.format("desk", 22))
+    command = [PROGRAM, "deploy", "-d", COMPAT / "gras_matrix.toml", "--hosts", tmp_path / "grid.toml", "--ssh", ssh]
+    done = subprocess.run([*command, "--", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "client@desk| 16 x 16 from server-1, the last is 510\n", done.stderr
