@@ -16,7 +16,8 @@ int main(int argc, char *argv[]) {
     if (OmniRpcWaitAll(19, requests) != OMRPC_OK) return 2;
     for (int i = 0; i < 20; i++) total += sums[i];
     printf("%g\n", total);
-    omrpc_prf("done\n");
+    if (OmniRpcCall("calc_sin", 0.0, &total) != OMRPC_OK) return 3;
+    omrpc_prf("done, sin(0) is %g\n", total);
     OmniRpcDestroyHandle(handle);
     OmniRpcFinalize();
     return 0;
