@@ -20,9 +20,12 @@ UTF8_PATH := $(if $(shell printf '%s' "$(CURDIR)" | LC_ALL=C tr -d '\40-\176'),$
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGE := crates/gridloom-python
-RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' -o -name '*.S' -o -name '*.h.in' 2>/dev/null | grep -v /target/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
+RUST := $(shell find crates bench -name '*.rs' -o -name '*.toml' -o -name '*.idl' -o -name '*.json' -o -name '*.c' -o -name '*.h' -o -name '*.S' -o -name '*.h.in' 2>/dev/null | grep -v -e /target/ -e /include/compat/) $(wildcard deploy/systemd/*) Cargo.toml Cargo.lock
 CAPI := crates/gridloom-capi
-HEADERS := $(wildcard crates/*/include/*)
+HEADERS := $(wildcard crates/*/include/*.*)
+# Headers for programs of other systems; programs name their folder to use them.
+COMPAT := $(CAPI)/include/compat
+COMPAT_HEADERS := $(wildcard $(COMPAT)/*.h $(COMPAT)/*/*.h)
 FORTRAN := $(wildcard $(CAPI)/fortran/*.f90)
 CMAKE := $(wildcard $(CAPI)/cmake/*.in)
 GENERATE := $(CAPI)/generate
@@ -51,12 +54,13 @@ capi: target/capi/ready
 # Headers are in the include folders. The Fortran module, the manual pages, and the files for pkg-config and CMake are derived from them,
 # from the version, and from the program's help.
 target/capi/ready: target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a \
-		$(HEADERS) $(FORTRAN) $(CAPI)/gridloom.pc.in $(CMAKE) $(wildcard $(GENERATE)/*.py) Cargo.toml
+		$(HEADERS) $(COMPAT_HEADERS) $(FORTRAN) $(CAPI)/gridloom.pc.in $(CMAKE) $(wildcard $(GENERATE)/*.py) Cargo.toml
 	rm -rf target/capi
 	mkdir -p target/capi/lib/pkgconfig target/capi/lib/cmake/gridloom target/capi/include
 	install -m 755 target/release/libgridloom_capi.so target/capi/lib/libgridloom.so
 	install -m 644 target/release/libgridloom_capi.a target/capi/lib/libgridloom.a
 	install -m 644 $(HEADERS) $(FORTRAN) target/capi/include/
+	for file in $(COMPAT_HEADERS:$(COMPAT)/%=%); do install -D -m 644 $(COMPAT)/$$file target/capi/include/compat/$$file; done
 	$(PYTHON) $(GENERATE)/fortran.py --out target/capi/include --module $(CAPI)/fortran $(filter %.h,$(HEADERS))
 	$(FILL) -e 's/@LIBRARIES@/$(addprefix -l,$(STATIC_NEEDS))/' $(CAPI)/gridloom.pc.in > target/capi/lib/pkgconfig/gridloom.pc
 	set -e; for file in $(notdir $(CMAKE:.in=)); do \

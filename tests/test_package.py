@@ -142,6 +142,6 @@ def test_installing(tmp_path):
     made = [f"--old-file={name}" for name in ("target/capi/ready", "target/release/gridloom")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said("make", *made, "install", f"PREFIX={tmp_path}/usr", cwd=ROOT, env=environment)
-    for name in ("bin/gridloom", "include/grpc.h", "lib/libgridloom.so", "lib/libgridloom.a", "share/man/man3/grpc_call.3",
+    for name in ("bin/gridloom", "include/grpc.h", "include/compat/ninf-g/grpc.h", "lib/libgridloom.so", "lib/libgridloom.a", "share/man/man3/grpc_call.3",
                  "lib/pkgconfig/gridloom.pc", "lib/cmake/gridloom/gridloomConfig.cmake"):  # fmt: skip
         assert (tmp_path / "usr" / name).exists(), name

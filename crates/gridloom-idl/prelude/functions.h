@@ -101,6 +101,14 @@ GRIDLOOM_WEAK_ OmstRequest OmstGetData(const char *id, void *data, size_t size) 
 }
 GRIDLOOM_WEAK_ int OmstSetTimeLimit_np(double seconds) { GRIDLOOM_WORKER_(omst_limit, (seconds), -GRPC_NOT_INITIALIZED); }
 
+/* OmniRPC's output of functions. */
+GRIDLOOM_WEAK_ void omrpc_prf(char *format, ...) {
+    __builtin_va_list arguments;
+    __builtin_va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    __builtin_va_end(arguments);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -68,7 +68,7 @@ pub struct Limits {
 const LABELS_SHOWN_MAX: usize = 8;
 
 /// Runs all processes. Returns the first status that is not 0, in the order in which the processes ended. `command`
-/// prepares a process, and `other_ended` is called for children that do not belong to the deployment.
+/// prepares a process and its standard input, and `other_ended` is called for children that do not belong to the deployment.
 ///
 /// # Errors
 /// If a process cannot be started, or waiting for processes fails. Running processes then end with this one.
@@ -358,7 +358,7 @@ impl<'a> Fleet<'a> {
             }
         }
         self.has_started = true;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         sys::end_with_this_thread(&mut command);
         let what = format!("cannot run '{}'", EscapedBytes::of(&deployed.launch.command[0]));
         let mut child = command.spawn().map_err(Error::system(what))?;

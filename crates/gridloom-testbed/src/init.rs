@@ -115,7 +115,12 @@ pub fn run(folder_path: &Path, mut channel: UnixStream) -> Result<ExitCode, Erro
     if !spec.processes.is_empty() {
         world.is_up(course);
         channel.write_all(&[READY]).map_err(Error::system("the tool"))?;
-        let status = fleet::run(&spec.processes, |launch| world.command(launch, false), tell)?;
+        let command = |launch: &Launch| {
+            let mut command = world.command(launch, false)?;
+            command.stdin(Stdio::null());
+            Ok(command)
+        };
+        let status = fleet::run(&spec.processes, command, tell)?;
         world.write_report(folder_path);
         return Ok(ExitCode::from(status));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Result, bail, ensure};
 use gridloom::process::{CHECK_VARIABLE, DEPLOY_VARIABLE, ProcessSpec, READY_FILE_VARIABLE};
@@ -17,23 +17,29 @@ use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::Launch;
 
 use super::simulate::seconds;
+use super::up::ProcessHostOptions;
 use super::{OwnFolder, read_text};
 
-/// Run the processes of a deployment as real processes on this machine.
+/// Run the processes of a deployment as real processes, on this machine or on several.
 ///
-/// The command starts the program once for each process of the deployment. Each host has a loopback address of its
-/// own, so processes of different hosts may listen on the same port. Each line of output begins with the name of its
+/// The command starts the program once for each process of the deployment. On this machine each host has a loopback
+/// address of its own, so processes of different hosts may listen on the same port. With --hosts each process runs on
+/// its host of that file, which is reached as 'gridloom up' reaches it; the program is found there, and its keys are
+/// made here. Each line of output begins with the name of its
 /// process. The first process checks the whole deployment: if the program lacks a function, or if arguments do not fit
 /// one, no other process starts. Start and kill times count from the end of this check. The command ends when all
 /// processes have ended, with the first exit status that is not 0. After a failure the other processes have 10 s to
 /// end. SIGINT and SIGTERM kill all processes; the exit status is then 128 plus the signal's number. For an emulated
 /// network between the hosts, see 'gridloom testbed run'.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gridloom deploy -d two-processes.toml -- python program.py")]
+#[command(after_help = "Examples:\n  gridloom deploy -d two-processes.toml -- python program.py\n  \
+                  gridloom deploy -d two-processes.toml --hosts grid.toml -- ./program")]
 pub struct Options {
     /// Deployment file: which function runs on which host with which arguments
     #[arg(short, long, value_name = "FILE")]
     deployment: PathBuf,
+    #[command(flatten)]
+    hosts: ProcessHostOptions,
     /// End the run after this many seconds, with status 1 if a process still runs then
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -72,11 +78,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         );
     }
     let is_one = processes.iter().all(|process| process.program == processes[0].program);
-    let addresses = loopback_addresses(&processes);
+    let names: BTreeSet<&str> = processes.iter().map(|process| process.host.as_str()).collect();
+    let hosts = options.hosts.find(&names)?;
+    let addresses = hosts.as_ref().map_or_else(|| loopback_addresses(&processes), |hosts| hosts.addresses.clone());
     let folder = OwnFolder::new("deploy")?;
-    let deployed = deployed(&processes, 1, &options.program, &addresses, &folder.0, |_| 0);
-    let command = |launch: &Launch| Ok(command_of(launch));
-    let file = options.deployment.canonicalize().ok().filter(|file| is_one && file.is_file());
+    let names: Vec<&str> = names.into_iter().collect();
+    let number = |name: &str| names.iter().position(|host| *host == name).expect("a host of the deployment");
+    let deployed = deployed(&processes, 1, &options.program, &addresses, &folder.0, number);
+    let command = |launch: &Launch| match &hosts {
+        None => Ok(command_of(launch)),
+        Some(hosts) => hosts
+            .command(names[launch.host], launch)
+            .map_err(|error| gridloom_testbed::Error::Usage(format!("{}: {error:#}", launch.label))),
+    };
+    // Each host checks that its process has read which process it is.
+    for one in deployed.iter().filter(|_| hosts.is_some()) {
+        std::fs::write(&one.ready_file, "")?;
+    }
+    let is_checked = is_one && hosts.is_none();
+    let file = options.deployment.canonicalize().ok().filter(|file| is_checked && file.is_file());
     let limits = Limits {
         until_s: options.until,
         grace_s: (!options.keep_going).then_some(options.grace),
@@ -91,7 +111,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 pub fn command_of(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.command[0]);
     PROCESS_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
-    command.args(&launch.command[1..]).envs(launch.environment.iter().cloned());
+    command.args(&launch.command[1..]).envs(launch.environment.iter().cloned()).stdin(Stdio::null());
     command
 }
 

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{file, folder, gridloom, process_ended, quoted, status_and_stderr, succeeds};
+use crate::up::{Lab, host, path};
 
 /// Returns a `gridloom deploy` of a script in which `$1` is the name of the process's function.
 fn deploy(name: &str, deployment: &str, script: &str) -> Command {
@@ -203,4 +204,72 @@ fn succeeds_with(command: &mut Command, variables: [(&str, &str); 3]) -> String 
     let output = command.envs(variables).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns a `gridloom deploy` of a script on the hosts of a lab.
+fn deploy_on(lab: &Lab, deployment: &str, script: &str) -> Command {
+    let file = lab.folder.join("processes.toml");
+    std::fs::write(&file, deployment).unwrap();
+    let hosts = lab.folder.join("grid.toml");
+    let options = ["deploy", "-d", path(&file), "--hosts", path(&hosts), "--ssh", &lab.ssh, "--"];
+    lab.command(&[&options[..], &["sh", "-c", &scripted(script)]].concat())
+}
+
+const ON_HOSTS: &str = "[[process]]\nhost = 'a'\nfunction = 'first'\n[[process]]\nhost = 'b'\nfunction = 'second'\n";
+
+#[test]
+fn processes_run_on_their_hosts() {
+    let hosts = host("a", "folder = \"work\"") + &host("b", "user = \"ada\"");
+    let lab = Lab::new("deploy-hosts", &hosts);
+    std::fs::create_dir_all(lab.folder.join("hosts/a/work")).unwrap();
+    let script = "echo $1 in $(basename $(dirname $PWD))/$(basename $PWD), $(ls $GRIDLOOM_KEYS | grep -c .) grid; \
+                  echo $GRIDLOOM_PROCESS | grep -o '\"addresses\":[^}]*}'";
+    let mut lines: Vec<String> = succeeds(deploy_on(&lab, ON_HOSTS, script)).lines().map(String::from).collect();
+    lines.sort();
+    let addresses = r#""addresses":{"a":"127.0.0.1","b":"127.0.0.1"}"#;
+    let expected = [
+        format!("first@a| {addresses}"),
+        "first@a| first in a/work, 1 grid".into(),
+        format!("second@b| {addresses}"),
+        "second@b| second in hosts/b, 1 grid".into(),
+    ];
+    assert_eq!(lines, expected);
+    let words = std::fs::read_to_string(lab.folder.join("words")).unwrap();
+    assert!(words.contains("-l ada -- b gridloom host") && !words.contains("PRIVATE"), "{words}");
+}
+
+#[test]
+fn a_failure_on_a_host_is_the_status_of_the_run() {
+    let lab = Lab::new("deploy-failure", &(host("a", "") + &host("b", "")));
+    let (status, errors) = status_and_stderr(deploy_on(&lab, ON_HOSTS, "test $1 = first || exit 7"));
+    assert!(status == 7 && errors.contains("second@b ended with exit status: 7"), "{status}: {errors}");
+    let (status, errors) =
+        status_and_stderr(deploy_on(&lab, ON_HOSTS, "test $1 = first || rm $GRIDLOOM_PROCESS_READY"));
+    assert!(status == 1 && errors.contains("second@b| gridloom: it ended without asking"), "{status}: {errors}");
+}
+
+#[test]
+fn processes_on_hosts_end_with_the_command() {
+    let lab = Lab::new("deploy-end", &host("a", ""));
+    let deployment = "[[process]]\nhost = 'a'\nfunction = 'runs'\n";
+    for signal in ["-TERM", "-KILL"] {
+        let (mut child, _output, line) = start(deploy_on(&lab, deployment, "echo $$; exec sleep 1000"));
+        let pid = line.trim().split(' ').next_back().unwrap().parse().unwrap();
+        send(&child, signal);
+        child.wait().unwrap();
+        process_ended(pid);
+    }
+}
+
+#[test]
+fn nothing_starts_unless_all_hosts_answer() {
+    let lab = Lab::new("deploy-silent", &(host("a", "") + &host("silent", "")));
+    let deployment = ON_HOSTS.replace("'b'", "'silent'");
+    let (status, errors) = status_and_stderr(deploy_on(&lab, &deployment, "echo ran >&2"));
+    assert!(
+        status == 1 && errors.contains("silent: it does not answer") && !errors.contains("ran"),
+        "{status}: {errors}"
+    );
+    let (status, errors) = status_and_stderr(deploy_on(&lab, &deployment.replace("silent", "silnt"), "echo ran >&2"));
+    assert!(status == 1 && errors.contains("no host 'silnt'; did you mean 'silent'?"), "{status}: {errors}");
 }

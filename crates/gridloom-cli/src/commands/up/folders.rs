@@ -42,6 +42,12 @@ pub fn step_log(grid: &str, host: &str) -> Result<PathBuf> {
     Ok(folder.join(format!("{host}.log")))
 }
 
+/// Returns the working directory on this host; `None` is the user's home.
+pub fn working_folder(folder: Option<&str>) -> Result<PathBuf> {
+    let home = std::env::home_dir().context("this user has no home folder")?;
+    Ok(folder.map_or(home.clone(), |folder| home.join(folder)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

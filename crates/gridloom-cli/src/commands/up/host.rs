@@ -33,14 +33,15 @@ use serde_json::Value;
 
 use super::code::{PYTHON_PATH, python_path};
 use super::copies::{self, ReceivedCopy};
-use super::folders::state_folder;
+use super::folders::{state_folder, working_folder};
 use super::plan::{AGENT, CPUS, SERVER_LABEL};
 use super::process::{Process, is_stopped, stop, wait_for};
 use super::python::{Environment, PythonError, PythonSpec};
 use super::request::{
-    Action, Answer, CODE, Launch, Part, PartState, PythonCheck, Refusal, Reply, Request, StartRequest, State,
-    StayOptions, VERSION,
+    Action, Answer, CODE, Launch, Part, PartState, PythonCheck, Refusal, Reply, Request, RunRequest, StartRequest,
+    State, StayOptions, VERSION,
 };
+use super::running;
 use super::slurm::CPUS_VARIABLE;
 use super::wait_for_end::wait_and_drain;
 use crate::commands::{OwnFolder, hide_memory, print_json};
@@ -62,6 +63,10 @@ pub fn run(_: Options) -> Result<ExitCode> {
     hide_memory()?;
     let (mut line, mut input) = (String::new(), io::stdin().lock());
     input.read_line(&mut line).context("standard input")?;
+    if let Some(request) = run_request(&line) {
+        drop(input);
+        return running::run(&request);
+    }
     let mut staying = None;
     let answer = Answer { gridloom_host: VERSION.into(), result: answer(&line, input, &mut staying) };
     print_json(&serde_json::to_value(&answer)?)?;
@@ -69,6 +74,15 @@ pub fn run(_: Options) -> Result<ExitCode> {
         host.wait_for_end(&labels, &until)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the request for a process of a program, if it is one of this version.
+fn run_request(line: &str) -> Option<RunRequest> {
+    let request: Request = serde_json::from_str(line).ok().filter(|request: &Request| request.version == VERSION)?;
+    match request.action {
+        Action::Run(run) => Some(run),
+        _ => None,
+    }
 }
 
 /// Parts that this command has started and has to outlive.
@@ -98,6 +112,9 @@ fn answer(line: &str, rest: impl Read, staying: &mut Option<RunningParts>) -> Re
     }
     let request: Request = serde_json::from_value(whole).map_err(|error| other(anyhow!("no request: {error}")))?;
     let carry_out = || -> Result<Reply> {
+        if let Action::Reach = &request.action {
+            return Ok(Reply::Parts(Vec::new()));
+        }
         if let Action::Receive { hash, bytes } = &request.action {
             let used = || used().into_iter().filter_map(|used| used.code).collect();
             let ReceivedCopy { copy, was_there } = copies::receive(hash, *bytes, rest, used)?;
@@ -161,7 +178,9 @@ impl LocalHost {
                 let pythons = start.parts.iter().map(|part| python_of(&part.launch, &start)).collect();
                 self.lock(&labels).and_then(|_held| self.start(&start, pythons))
             }
-            Action::Receive { .. } | Action::Python(_) => unreachable!("the request names no part"),
+            Action::Receive { .. } | Action::Python(_) | Action::Reach | Action::Run(_) => {
+                unreachable!("the request names no part")
+            }
             Action::Look { labels } => labels.iter().map(|label| self.look(label)).collect(),
             Action::Drain { labels, wait_s } => self.drain(&labels, Duration::from_secs_f64(wait_s)),
             Action::End { labels, grace_s } => {
@@ -459,11 +478,6 @@ fn look(asked: &PythonSpec, code: Option<&str>, folder: Option<&str>) -> Result<
     let code = code.map(copies::path).transpose()?;
     let found = asked.inspect(&file, code.as_deref())?;
     Ok((file, found))
-}
-
-fn working_folder(folder: Option<&str>) -> Result<PathBuf> {
-    let home = std::env::home_dir().context("this user has no home folder")?;
-    Ok(folder.map_or(home.clone(), |folder| home.join(folder)))
 }
 
 /// Returns the records of running parts of this user's grids, also on other hosts with the same home folder.

@@ -14,10 +14,12 @@ mod pbs;
 mod pipe_reader;
 mod plan;
 mod process;
+mod processes;
 mod progress_reader;
 mod python;
 mod remote;
 mod request;
+mod running;
 mod slurm;
 mod source;
 mod ssh;
@@ -29,6 +31,7 @@ pub use code::{PYTHON_PATH, code_folder, python_path};
 pub use down::Options as Down;
 pub use drain::Options as Drain;
 pub use host::Options as HostOptions;
+pub use processes::Options as ProcessHostOptions;
 pub use status::Options as Status;
 
 pub use down::run as run_down;
@@ -105,9 +108,9 @@ pub struct Options {
 
 /// A command and its arguments.
 #[derive(Clone)]
-struct CommandWords(Vec<String>);
+pub struct CommandWords(Vec<String>);
 
-fn parse_words(text: &str) -> Result<CommandWords, String> {
+pub fn parse_words(text: &str) -> Result<CommandWords, String> {
     // The path of a program may have blanks.
     let words = if Path::new(text).is_file() { Some(vec![text.to_string()]) } else { shlex::split(text) };
     let Some(mut words) = words.filter(|words| !words.is_empty()) else {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::{Roles, ServerRole};
-use gridloom_base::near::{Resemblance, resemblance};
+use gridloom_base::near::{Resemblance, did_you_mean, near_names, resemblance};
 use gridloom_platform::{HostId, Platform};
 use gridloom_testbed::spec::read_platform;
 
@@ -232,22 +232,7 @@ fn planned(
             Some(node) => node.address.as_str(),
             None => properties.get("address").unwrap_or(name),
         };
-        let is_sent = properties.is("send")?;
-        ensure!(!is_sent || properties.get("gridloom").is_none(), "send = true and 'gridloom' exclude each other");
-        let way = match site.node.and_then(|node| node.step.clone()) {
-            Some(step) => Connection::Slurm(step),
-            None => Connection::Ssh(Ssh {
-                ssh: reach.ssh.clone(),
-                destination: properties.get("ssh").filter(|_| site.node.is_none()).unwrap_or(address).to_string(),
-                user: properties.get("user").map(str::to_string),
-                port: properties
-                    .get("port")
-                    .map(|text| text.parse().context("port: expected 1 to 65535"))
-                    .transpose()?,
-                jump: properties.get("jump").map(str::to_string),
-                connect_s: reach.connect_s,
-            }),
-        };
+        let (way, is_sent) = properties.connection(address, site.node, reach)?;
         let common = |words: &mut Vec<String>, listen: &str| {
             words.extend(["--listen".into(), listen.to_string()]);
             // 0.0.0.0 does not show at which address others can connect.
@@ -301,11 +286,7 @@ fn planned(
         });
         Ok(HostPlan {
             name: name.clone(),
-            target: Target {
-                connection: way,
-                gridloom: properties.get("gridloom").unwrap_or("gridloom").to_string(),
-                is_sent,
-            },
+            target: Target { connection: way, gridloom: properties.program(), is_sent },
             folder: properties.get("folder").map(str::to_string),
             server: server.transpose()?,
             agent,
@@ -313,6 +294,40 @@ fn planned(
         })
     };
     read().map_err(at)
+}
+
+/// A host on which processes of a program can run.
+pub struct ProcessHost {
+    pub target: Target,
+    /// Working directory on the host.
+    pub folder: Option<String>,
+    /// Name or address at which the other hosts reach it.
+    pub address: String,
+}
+
+/// Returns how a host of the file is reached: by ssh, or in an allocation of Slurm if its number is given.
+pub fn process_host(
+    file: &Path,
+    platform: &Platform,
+    name: &str,
+    job: Option<&str>,
+    reach: &ConnectOptions,
+) -> Result<ProcessHost> {
+    let Some(id) = platform.host(name) else {
+        let near = did_you_mean(&near_names(name, platform.hosts().iter().map(|host| host.name.as_str())));
+        bail!("{}: there is no host '{name}'{near}", file.display());
+    };
+    let properties = Properties { of: &platform.hosts()[id.0 as usize].properties };
+    let read = || -> Result<ProcessHost> {
+        properties.check()?;
+        let address = properties.get("address").unwrap_or(name).to_string();
+        let step = job.map(|job| Step { job: job.into(), node: name.into() });
+        let node = step.map(|step| Node { name: name.into(), address: address.clone(), step: Some(step) });
+        let (connection, is_sent) = properties.connection(&address, node.as_ref(), reach)?;
+        let target = Target { connection, gridloom: properties.program(), is_sent };
+        Ok(ProcessHost { target, folder: properties.get("folder").map(str::to_string), address })
+    };
+    read().map_err(|why| anyhow::anyhow!("{}", platform.host_error(id, format!("host '{name}': {why:#}"))))
 }
 
 /// The properties of a host.
@@ -331,6 +346,29 @@ impl Properties<'_> {
             Some("yes" | "true") => Ok(true),
             Some(text) => bail!("{key} = '{text}'; expected true or false"),
         }
+    }
+
+    /// Returns how the host, or its node in an allocation, is reached, and whether this program is sent there.
+    fn connection(&self, address: &str, node: Option<&Node>, reach: &ConnectOptions) -> Result<(Connection, bool)> {
+        let is_sent = self.is("send")?;
+        ensure!(!is_sent || self.get("gridloom").is_none(), "send = true and 'gridloom' exclude each other");
+        if let Some(step) = node.and_then(|node| node.step.clone()) {
+            return Ok((Connection::Slurm(step), is_sent));
+        }
+        let ssh = Ssh {
+            ssh: reach.ssh.clone(),
+            destination: self.get("ssh").filter(|_| node.is_none()).unwrap_or(address).to_string(),
+            user: self.get("user").map(str::to_string),
+            port: self.get("port").map(|text| text.parse().context("port: expected 1 to 65535")).transpose()?,
+            jump: self.get("jump").map(str::to_string),
+            connect_s: reach.connect_s,
+        };
+        Ok((Connection::Ssh(ssh), is_sent))
+    }
+
+    /// Returns the command of the program there.
+    fn program(&self) -> String {
+        self.get("gridloom").unwrap_or("gridloom").to_string()
     }
 
     /// Refuses values that ssh would take for an option, or a shell for a command.

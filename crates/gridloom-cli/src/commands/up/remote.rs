@@ -183,6 +183,17 @@ impl Target {
         }
     }
 
+    /// Returns the words of the command that carries out a request there, whose input begins with the request.
+    pub fn host_command(&self) -> Result<Vec<String>, std::io::Error> {
+        let program = match self.is_sent {
+            true => own_copy().as_ref().map_err(|error| std::io::Error::new(error.kind(), error.to_string()))?.path(),
+            false => self.gridloom.clone(),
+        };
+        let mut words = self.connection.command_prefix();
+        words.push(format!("{} host", shell_word(&program)));
+        Ok(words)
+    }
+
     fn send_to_program(
         &self,
         program: &str,

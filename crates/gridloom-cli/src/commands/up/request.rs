@@ -33,6 +33,11 @@ pub enum Action {
     },
     /// Report the Python environment of a part, and refuse one that lacks something.
     Python(PythonCheck),
+    /// Do nothing: the answer shows that requests arrive, and that the versions agree.
+    Reach,
+    /// Run a process of a program until it ends, or until standard input closes. There is no answer: the process's
+    /// output and exit status are those of the command.
+    Run(RunRequest),
     /// Check these parts.
     Look {
         labels: Vec<String>,
@@ -53,7 +58,7 @@ impl Action {
     /// Returns the parts to check or end; `None` for other requests.
     pub fn labels(&self) -> Option<&[String]> {
         match self {
-            Action::Start(_) | Action::Receive { .. } | Action::Python(_) => None,
+            Action::Start(_) | Action::Receive { .. } | Action::Python(_) | Action::Reach | Action::Run(_) => None,
             Action::Look { labels } | Action::Drain { labels, .. } | Action::End { labels, .. } => Some(labels),
         }
     }
@@ -71,6 +76,17 @@ pub struct StartRequest {
     pub wait_s: f64,
     /// Keep running until the parts have ended, because they would end with this command.
     pub stay: Option<StayOptions>,
+}
+
+/// A process of a program.
+#[derive(Serialize, Deserialize)]
+pub struct RunRequest {
+    pub command: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    /// Working directory; `None` for the user's home.
+    pub folder: Option<String>,
+    /// A text of `Bundle::to_pem`.
+    pub keys: String,
 }
 
 /// A Python that is checked before a part is started with it.

@@ -1,0 +1,2 @@
+/* Clients of Ninf-G 1 include this name, too. */
+#include "grpc.h"

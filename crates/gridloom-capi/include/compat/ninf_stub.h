@@ -1,0 +1,2 @@
+/* Clients of Ninf 1 include this name, too. */
+#include "ninf.h"

@@ -1,0 +1,2 @@
+/* Programs of GRAS include this name, too. */
+#include "gras.h"

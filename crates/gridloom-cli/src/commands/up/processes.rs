@@ -1,0 +1,148 @@
+//! Processes of a program on the hosts of a file: `gridloom deploy --hosts`.
+//!
+//! Each process has a connection of its own, whose command runs it there (`running`). Closing the standard input of
+//! that command ends the process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{PipeWriter, Write, pipe};
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use gridloom::process::READY_FILE_VARIABLE;
+use gridloom_keys::{Grant, GridFolder, Identity, KeysFolder, Role, UnixTime};
+use gridloom_net::process::Addresses;
+use gridloom_testbed::spec::{Launch, read_platform};
+
+use super::plan::{ConnectOptions, ProcessHost, process_host};
+use super::request::{Action, Request, RunRequest, VERSION};
+use super::slurm::JOB_VARIABLE;
+use super::{CommandWords, parse_words};
+
+/// Time for the answer of a host, in addition to the time to connect.
+const REACH_LIMIT: Duration = Duration::from_secs(30);
+
+/// Options for processes on several machines.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Run each process on its host of this file, which 'gridloom up' reads, too
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Reach the hosts as nodes of the Slurm allocation in which this command runs
+    #[arg(long, requires = "hosts")]
+    slurm: bool,
+    /// The ssh command, with its first arguments
+    #[arg(long, default_value = "ssh", value_name = "COMMAND", value_parser = parse_words, requires = "hosts")]
+    ssh: CommandWords,
+    /// Seconds that a host has to answer ssh
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=600), requires = "hosts")]
+    connect_timeout: u32,
+}
+
+/// The hosts of a deployment.
+pub struct Hosts {
+    hosts: BTreeMap<String, ProcessHost>,
+    pub addresses: Addresses,
+    keys: GridFolder,
+    /// Standard input of the commands, which keeps their processes running.
+    inputs: Arc<Mutex<Vec<PipeWriter>>>,
+}
+
+impl Options {
+    /// Returns the hosts of that name, each of which has answered; `None` if all processes run on this machine.
+    pub fn find(&self, names: &BTreeSet<&str>) -> Result<Option<Hosts>> {
+        let Some(file) = &self.hosts else { return Ok(None) };
+        let job = match self.slurm {
+            true => Some(std::env::var(JOB_VARIABLE).context("--slurm: there is no allocation of Slurm here")?),
+            false => None,
+        };
+        let reach = ConnectOptions { ssh: self.ssh.0.clone(), connect_s: self.connect_timeout };
+        Hosts::find(file, names, job.as_deref(), &reach).map(Some)
+    }
+}
+
+impl Hosts {
+    fn find(file: &Path, names: &BTreeSet<&str>, job: Option<&str>, reach: &ConnectOptions) -> Result<Hosts> {
+        let platform = read_platform(file)?;
+        let (mut hosts, mut addresses) = (BTreeMap::new(), Addresses::new());
+        for name in names {
+            let host = process_host(file, &platform, name, job, reach)?;
+            let found = (host.address.as_str(), 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+            let found = found.with_context(|| {
+                format!(
+                    "{}: host '{name}': its address '{}' is unknown; correct the property 'address'",
+                    file.display(),
+                    host.address
+                )
+            })?;
+            addresses.insert(name.to_string(), found.ip());
+            hosts.insert(name.to_string(), host);
+        }
+        let keys = KeysFolder::find()?.existing_or_new(UnixTime::now())?;
+        keys.authority()?;
+        let hosts = Hosts { hosts, addresses, keys, inputs: Arc::default() };
+        hosts.reach()?;
+        Ok(hosts)
+    }
+
+    /// Checks that each host answers, and sends this program where the file requests that.
+    fn reach(&self) -> Result<()> {
+        let failures: Vec<String> = std::thread::scope(|scope| {
+            let ask = |(name, host): (&String, &ProcessHost)| {
+                let answer = host.target.request(name, &request(Action::Reach), REACH_LIMIT);
+                answer.err().map(|failure| format!("{name}: {}; {}", failure.why, failure.remedy))
+            };
+            let asked: Vec<_> = self.hosts.iter().map(|one| scope.spawn(move || ask(one))).collect();
+            asked
+                .into_iter()
+                .filter_map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        ensure!(failures.is_empty(), "{}\nno process was started", failures.join("\n"));
+        Ok(())
+    }
+
+    /// Returns the command that runs a process on that host.
+    pub fn command(&self, host: &str, launch: &Launch) -> Result<Command> {
+        let text = |word: &std::ffi::OsString| match word.to_str() {
+            Some(text) => Ok(text.to_string()),
+            None => bail!("'{}' is not UTF-8, and cannot be sent to a host", word.display()),
+        };
+        let ProcessHost { target, folder, .. } = self.hosts.get(host).context("a host of the deployment")?;
+        let environment = launch.environment.iter().filter(|(name, _)| name != READY_FILE_VARIABLE);
+        let run = RunRequest {
+            command: launch.command.iter().map(text).collect::<Result<_>>()?,
+            environment: environment.map(|(name, value)| Ok((name.clone(), text(value)?))).collect::<Result<_>>()?,
+            folder: folder.clone(),
+            keys: self.issue()?,
+        };
+        let mut line = serde_json::to_string(&request(Action::Run(run)))?;
+        line.push('\n');
+        let words = target.host_command()?;
+        let (input, mut writer) = pipe().context("a pipe")?;
+        let inputs = self.inputs.clone();
+        // A pipe holds less than a large deployment's addresses. A connection that has ended reports why itself.
+        std::thread::spawn(move || {
+            if writer.write_all(line.as_bytes()).is_ok() {
+                inputs.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
+            }
+        });
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(input);
+        Ok(command)
+    }
+
+    /// Issues the keys of a process.
+    fn issue(&self) -> Result<String> {
+        let identity = Identity::new(self.keys.grid(), Role::Client, "gridloom deploy")?;
+        let grant = Grant { lifetime: Grant::LIFETIME_OF_PROCESS, ..Grant::new(identity) };
+        Ok(self.keys.issue(&grant, UnixTime::now())?.to_pem())
+    }
+}
+
+fn request(action: Action) -> Request {
+    Request { version: VERSION.into(), grid: "deploy".into(), grid_id: String::new(), action }
+}
