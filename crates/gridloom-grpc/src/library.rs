@@ -134,7 +134,7 @@ impl Library {
         self.grid.end_call_backs();
     }
 
-    fn open(config: &Config) -> Outcome<Library> {
+    pub(crate) fn open(config: &Config) -> Outcome<Library> {
         // The session would wait inside the process's world, which would not restore the process's variables.
         if NO_SESSIONS_HERE.get().is_some_and(|applies| applies()) {
             let text = "a simulated process of gridloom_main cannot have a GridRPC session yet; run the program by \

@@ -132,7 +132,12 @@ impl Session {
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
-        self.0.backend.simulated().is_some()
+        self.0.backend.is_simulated()
+    }
+
+    /// In a simulation: the server that runs the function that opened the session.
+    pub(crate) fn own_server(&self) -> Option<NodeId> {
+        self.0.backend.own_server()
     }
 
     /// True if the content of values matters: false in simulations that run no bodies.
