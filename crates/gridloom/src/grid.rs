@@ -436,6 +436,11 @@ impl Grid {
         self.0.is_simulated()
     }
 
+    /// Returns the program's host in a simulation; `None` for a real grid.
+    pub fn simulated_host(&self) -> Option<String> {
+        self.0.simulated_host()
+    }
+
     /// Returns the report of a simulation; `None` for a real grid.
     pub fn simulation(&self) -> Option<SimulationReport> {
         self.0.simulation()

@@ -145,6 +145,11 @@ impl Session {
         self.0.backend.has_content()
     }
 
+    /// In a simulation: the host of the program.
+    pub(crate) fn simulated_host(&self) -> Option<String> {
+        self.0.backend.simulated().map(SimBackend::host)
+    }
+
     /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
     pub(crate) fn advance(&self, seconds: f64) {
         self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
