@@ -1,9 +1,10 @@
 //! Running tasks on the servers of a simulation: their files, their time, their bodies.
 //!
-//! All file accesses of a task happen at once, before it computes. Then its body runs, if bodies are set, which takes no virtual
-//! time except for waits in its session. The time of the task's computation passes when the body ends, calls its program back
-//! or shows results to others, whichever is first: so a task gets shared data before it computes, and puts them after
-//! that. At its end its results are put into the server's store.
+//! All file accesses of a task happen at once, before it computes. When its time has passed, its body runs, if bodies are
+//! set, and its results are put into the server's store. A body takes no virtual time except for waits in its session.
+//!
+//! A body that gets shared data begins first. The time of the computation passes when it ends, calls its program back
+//! or shows results to others, whichever is first.
 //!
 //! **Invariant:** a started task ends once: with an input for its machine, or with its server.
 
@@ -46,6 +47,11 @@ pub trait Bodies: Send {
     /// Continues a body that has called its program back.
     fn go_on(&mut self, task: &Task, _answer: CallbackAnswer) -> Halt {
         unreachable!("{} has not called its program back", task.id)
+    }
+
+    /// Reports whether the body of a task begins before the task computes, because it gets shared data.
+    fn begins_first(&self, _task: &Task) -> bool {
+        false
     }
 
     /// Continues a body that has made a request to its session. The answer may have the bytes of a value.
@@ -202,14 +208,14 @@ impl Tasks {
         }
     }
 
-    /// Starts a task's file accesses; without any, its body.
+    /// Starts a task's file accesses; without any, its computation.
     fn start_files(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: Arc<Task>) -> NextStep {
         let size_bytes = match self.files.get(task.name()) {
             Some(files) => self.kept_files.begin(place.node, place.slots, files, &task, place.store),
             None => 0,
         };
         if size_bytes == 0 {
-            return self.start_body(kernel, place, &task);
+            return self.start_first(kernel, place, &task);
         }
         let key = (place.node, task.id);
         let purpose = Purpose::Files(StartedTask { node: place.node, task });
@@ -218,12 +224,18 @@ impl Tasks {
         NextStep::None
     }
 
-    /// Starts the body of a task; without bodies, its computation.
+    /// Starts the computation of a task, or its body if that begins first.
+    fn start_first(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: &Arc<Task>) -> NextStep {
+        if self.bodies.as_ref().is_some_and(|bodies| bodies.begins_first(task)) {
+            return self.start_body(kernel, place, task);
+        }
+        self.compute(kernel, &place, task.clone());
+        NextStep::None
+    }
+
+    /// Starts the body of a task; without bodies, the task ends.
     fn start_body(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: &Arc<Task>) -> NextStep {
-        let Some(bodies) = &mut self.bodies else {
-            self.compute(kernel, &place, task.clone());
-            return NextStep::None;
-        };
+        let Some(bodies) = &mut self.bodies else { return NextStep::Input(self.end(kernel, place, task, None)) };
         let halt = match arguments(&place, task) {
             Ok(inputs) => bodies.begin(place.node, task, &inputs),
             Err(error) => Halt::Ended(Err(error)),
@@ -266,11 +278,11 @@ impl Tasks {
         Some(Input::TaskEnded { task: id, outcome: Err(error), run_ns })
     }
 
-    /// Starts the body of a task whose file accesses are done.
+    /// Continues a task whose file accesses are done.
     pub(crate) fn files_done(&mut self, kernel: &mut Kernel, place: ServerView<'_>, task: &Arc<Task>) -> NextStep {
         let running = self.running.get_mut(&(place.node, task.id)).expect("a task with files was started");
         running.stage = TaskStage::InBody(task.clone());
-        self.start_body(kernel, place, task)
+        self.start_first(kernel, place, task)
     }
 
     fn compute(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>) {
@@ -325,7 +337,7 @@ impl Tasks {
         running.has_computed = true;
         match running.halted.take() {
             Some(halt) => self.on_halt(kernel, place, task, halt),
-            None => NextStep::Input(self.end(kernel, place, task, None)),
+            None => self.start_body(kernel, place, task),
         }
     }
 

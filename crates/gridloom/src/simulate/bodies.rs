@@ -1,5 +1,6 @@
 //! Runs the bodies of functions in a simulation.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use gridloom_base::{Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::SessionAnswer;
+use gridloom_idl::{Body, Definition};
 use gridloom_net::jobs::{BlockingJobs, Interpreter, JobsConfig, blocking};
 use gridloom_net::payload::Payload;
 use gridloom_net::segment::Pool;
@@ -24,6 +26,8 @@ const WAITING_BODIES_MAX: u32 = 64;
 pub(super) struct RealBodies {
     jobs: BlockingJobs,
     store: Store,
+    /// Functions that use shared data, as far as is known.
+    sharing: BTreeSet<String>,
 }
 
 impl RealBodies {
@@ -49,7 +53,10 @@ impl RealBodies {
             confinement: None,
         };
         let jobs = BlockingJobs::new(config).map_err(|error| Error::Input(format!("no worker for bodies: {error}")))?;
-        Ok(RealBodies { jobs, store: Store::new(Pool::new(1 << 28)) })
+        let sharing = offer.definitions.iter().filter(|definition| shares(definition));
+        let sharing = sharing.map(|definition| definition.signature.name.clone());
+        let sharing = sharing.chain(offer.undeclared_sharing.iter().cloned()).collect();
+        Ok(RealBodies { jobs, store: Store::new(Pool::new(1 << 28)), sharing })
     }
 
     /// Converts the worker's state, with results taken out of the store.
@@ -71,6 +78,17 @@ impl RealBodies {
         }
         Halt::Ended(results)
     }
+}
+
+/// Reports whether a function declares shared data, or is in a Python module that opens sessions.
+fn shares(definition: &Definition) -> bool {
+    let opens_sessions = |module: &PathBuf| std::fs::read(module).is_ok_and(|text| contains(&text, b"connect("));
+    let in_module = matches!(&definition.body, Body::Python { module, .. } if opens_sessions(module));
+    in_module || !definition.signature.uses.is_empty()
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|part| part == word)
 }
 
 impl Bodies for RealBodies {
@@ -100,7 +118,14 @@ impl Bodies for RealBodies {
         self.convert_halt(task, halt)
     }
 
+    fn begins_first(&self, task: &Task) -> bool {
+        self.sharing.contains(task.name())
+    }
+
     fn answer_session(&mut self, task: &Task, answer: SessionAnswer, bytes: &[u8]) -> Halt {
+        if !self.sharing.contains(task.name()) {
+            self.sharing.insert(task.name().to_string());
+        }
         let halt = self.jobs.answer_session(task, answer, bytes, &self.store);
         self.convert_halt(task, halt)
     }
