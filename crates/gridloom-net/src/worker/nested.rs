@@ -15,9 +15,9 @@ use gridloom_base::{NodeId, Priority, TaskId};
 use gridloom_core::node::{SessionAnswer, SessionRequest};
 
 use super::channel::Outbox;
+use super::incoming::Incoming;
 use super::output::{CallOutput, ExcessOutput};
 use super::protocol::{FromWorker, Location, Run, ToWorker};
-use super::serve::Incoming;
 use crate::payload::Payload;
 use crate::pid::pid;
 use crate::segment::Pool;

@@ -3,7 +3,6 @@
 //! **Guarantees.** A call that the server withdrew in time is not run. A reply is sent before the next call starts,
 //! unless that call's function was quick the last time: then a few replies are sent together.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +15,7 @@ use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 
 use super::channel::{Inbox, Outbox, Received, file_of};
+use super::incoming::Incoming;
 use super::protocol::{
     FromWorker, Location, ProgressBoard, Run, SERVER_PROTOCOL_VARIABLE, TASKS_PER_WORKER_MAX, ToWorker, Value,
 };
@@ -134,46 +134,6 @@ fn other_version() -> Option<String> {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A message with its inline values.
-type Message = (ToWorker, Vec<u8>);
-
-/// Received messages.
-#[derive(Default)]
-pub(super) struct Incoming {
-    pub(super) inbox: Inbox,
-    /// Messages that arrived while a call waited for a reply.
-    early: VecDeque<Message>,
-}
-
-impl Incoming {
-    /// Returns the next message.
-    fn next(&mut self) -> io::Result<Option<Message>> {
-        match self.early.pop_front() {
-            Some(message) => Ok(Some(message)),
-            None => Ok(self.inbox.next::<ToWorker>()?.map(|(message, inline)| (message, inline.to_vec()))),
-        }
-    }
-
-    /// Waits for a reply to the running call, and keeps other messages. `take` returns a message that is not the reply.
-    pub(super) fn await_reply<R>(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        mut take: impl FnMut(ToWorker, &[u8]) -> Result<R, ToWorker>,
-    ) -> io::Result<R> {
-        loop {
-            while let Some((message, inline)) = self.inbox.next::<ToWorker>()? {
-                match take(message, inline) {
-                    Ok(reply) => return Ok(reply),
-                    Err(other) => self.early.push_back((other, inline.to_vec())),
-                }
-            }
-            if self.inbox.receive(socket, true)? == Received::Closed {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-        }
-    }
 }
 
 /// The program of a call, reached through the server.
