@@ -409,3 +409,72 @@ def test_another_client_finds_what_was_put_on_a_server(suite, served, monkeypatc
     for _ in range(2):
         done = subprocess.run([program], capture_output=True, text=True, check=True, cwd=suite, timeout=120)
         assert done.stdout == "7.998e+06\n"
+
+
+NAMED = """#include <grpc.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    if (grpc_initialize(NULL) != GRPC_NO_ERROR) return 1;
+    for (int i = 1; i < argc; i++) {
+        grpc_function_handle_t handle;
+        double x[3] = {1, 2, 3}, y[3] = {4, 5, 6}, dot = -1;
+        grpc_error_t error = grpc_function_handle_init(&handle, argv[i], "named/dot");
+        if (error == GRPC_NO_ERROR && grpc_call(&handle, 3, x, y, &dot) != GRPC_NO_ERROR) return 2;
+        printf("%s -> %s\\n", argv[i], error == GRPC_NO_ERROR && dot == 32 ? "ok" : grpc_last_error_text_np());
+        if (error == GRPC_NO_ERROR) grpc_function_handle_destruct(&handle);
+    }
+    return grpc_finalize() != GRPC_NO_ERROR;
+}
+"""
+DOT = """Module named;
+Define dot(IN int n, IN double x[n], IN double y[n], OUT double *s) { *s = 0; for (int i = 0; i < n; i++) *s += x[i] * y[i]; }
+"""
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Yields a function that runs a program with names of servers, after `command`, and returns the answer for each."""
+    (tmp_path / "named.idl").write_text(DOT)
+    (tmp_path / "named.c").write_text(NAMED)
+    (tmp_path / "own.toml").write_text("[local]\nservers = 2\nfunctions = ['named.idl']\n")
+    program = compile_c([tmp_path / "named.c"], tmp_path / "named", "-std=c99")
+
+    def run(*names, command=(), **environment):
+        environment = {**os.environ, **environment}
+        done = subprocess.run([*command, program, *names], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return dict(line.split(" -> ") for line in done.stdout.splitlines()[: len(names)])
+
+    yield run
+
+
+def here_and_there(folder, client):
+    """Writes a platform with two servers, whose client is on that host. Returns the command that simulates it."""
+    roles = {"here": "server", "there": "server"}
+    roles[client] = f"{roles[client]}, client, agent" if client in roles else "client, agent"
+    hosts = "".join(f"[[host]]\nname = '{name}'\nspeed = '1Gf'\nproperties = {{ role = '{role}' }}\n" for name, role in roles.items())
+    (folder / "named.toml").write_text(f"{hosts}[[star]]\nbandwidth = '1Gbps'\nlatency = '50us'\n")
+    return [PROGRAM, "simulate", "-p", "named.toml", "--functions", "named.idl", "--execute", "--"]
+
+
+LOCAL_NAMES = ["localhost", "127.0.0.1", "localhost:4000", "127.0.0.1:4000", "::1"]
+
+
+def test_localhost_is_the_host_of_the_program(named, tmp_path):
+    own = named(*LOCAL_NAMES[:2], GRIDLOOM_GRPC_CONFIG="own.toml")
+    assert set(own.values()) == {"ok"}, own
+    beside = named(*LOCAL_NAMES, "there", "there:4000", command=here_and_there(tmp_path, "here"), GRIDLOOM_AGENT="any:1")
+    assert set(beside.values()) == {"ok"}, beside
+
+
+def test_localhost_without_a_server_there(named, tmp_path):
+    """As for real, unless the program would start a grid of its own, on its own machine."""
+    command = here_and_there(tmp_path, "desk")
+    own = named(*LOCAL_NAMES, "here", "desk", command=command, GRIDLOOM_GRPC_CONFIG="own.toml")
+    assert own.pop("desk").startswith("there is no server 'desk'; servers are here, there")
+    assert set(own.values()) == {"ok"}, own
+    other = named("localhost", "elsewhere:4000", command=command, GRIDLOOM_AGENT="any:1")
+    assert other == {
+        "localhost": "there is no server 'localhost' on the program's simulated host 'desk'; servers are here, there",
+        "elsewhere:4000": "there is no server 'elsewhere:4000'; servers are here, there",
+    }

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 
 import gridloom as gl
@@ -15,6 +16,7 @@ from c_library import CAPI, LIBRARY, ROOT, compile_c, needs_cc, the_library  # n
 from parts import PROGRAM, address_in, parts
 
 EXAMPLES = ROOT / "examples" / "omnirpc"
+PYTHON = sys.executable
 
 pytestmark = needs_cc
 
@@ -564,11 +566,169 @@ def test_servers_without_an_agent_have_none(tmp_path, start, inside):
     _, address = start("serve", inside, "--no-agent", "--listen", "127.0.0.1:0", "--name", "s0", "--models", "none")
     with gl.connect(servers=[address]) as grid:
         _, code, why = grid.function("inside/gets")("x", 1, 0.0)
-    assert code == -1 and why == "a function accesses shared data through its server's agent: this server has none, or is simulated"
+    assert code == -1 and why == "a function accesses shared data through its server's agent: this server has none"
 
 
-def test_functions_in_simulation_have_no_shared_data(inside):
-    """Such a function would access shared data outside of virtual time."""
-    with gl.simulate(ROOT / "examples" / "two-sites.toml", functions=[inside], execute=True) as grid:
-        _, code, why = grid.function("inside/gets")("x", 1, 0.0)
-    assert code == -1 and "is simulated" in why
+# With `--execute`, functions use the shared data of the simulated grid.
+
+SIMULATED = ROOT / "examples" / "two-sites.toml"
+#: Bytes per second of the link between the sites.
+BETWEEN = 6.25e6
+
+
+def simulated(inside):
+    return gl.simulate(SIMULATED, functions=[inside], execute=True)
+
+
+def test_simulated_functions_put_and_get(inside):
+    x = np.arange(50_000.0)
+    with simulated(inside) as grid:
+        puts, gets = grid.function("inside/puts"), grid.function("inside/gets")
+        assert puts.on("desk")("x", x) == (0, "")
+        assert grid.names()[0].servers == ("desk",), "it stays at the function's server"
+        began = grid.now()
+        first = gets.on("cluster-1")("x", x.size, -1.0)
+        took = grid.now() - began
+        assert first[1:] == (0, "") and np.array_equal(first[0], x)
+        # The function gets the data over the link, with a latency of 20 ms, and the program the result.
+        assert 2 * x.nbytes / BETWEEN < took < 2 * x.nbytes / BETWEEN + 0.5, took
+        assert sorted(grid.names()[0].servers) == ["cluster-1", "desk"], "it came to the function's server"
+        began = grid.now()
+        assert np.array_equal(gets.on("cluster-1")("x", x.size, -1.0)[0], x)
+        assert grid.now() - began < took - 0.9 * x.nbytes / BETWEEN, "its server has it already"
+        assert grid.get("x") == x.tobytes()
+        grid.put("matrix", np.asfortranarray(x[:6].reshape(2, 3)))
+        assert np.array_equal(gets("matrix", 6, -1.0)[0], x[:6]), "row by row"
+
+
+def test_simulated_functions_fail_as_real_ones(inside):
+    with simulated(inside) as grid:
+        puts, gets = grid.function("inside/puts"), grid.function("inside/gets")
+        puts("mydat", np.zeros(2))
+        assert puts("mydat", np.zeros(2))[0] == -22 and puts("mydat", np.ones(2))[0] == -22
+        assert puts("", np.zeros(2))[0] == -24
+        _, code, why = gets("mydat", 3, -1.0)
+        assert code == -25 and why.startswith("'mydat' has 16 bytes, and the memory for it 24")
+        began = grid.now()
+        _, code, why = gets("mydata", 3, 0.5)
+        assert (code, why) == (-23, "no shared data are named 'mydata'; did you mean 'mydat'?")
+        assert 0.5 <= grid.now() - began < 1, "the limit is virtual time"
+        code, around = grid.function("inside/guards")("mydat")
+        assert code == -25 and (around == 7).all(), "nothing was written"
+
+
+def test_simulated_functions_wait_for_one_another(inside):
+    """More calls than slots wait for the last one, and one gets two at the same time."""
+    x = np.arange(50_000.0)
+    with simulated(inside) as grid:
+        gets = grid.function("inside/gets")
+        waiting = [gets.submit("later", 2, -1.0) for _ in range(40)]
+        grid.advance(10)
+        assert not any(one.done() for one in waiting)
+        assert grid.function("inside/puts")("later", np.ones(2))[0] == 0
+        assert [one.result()[1] for one in waiting] == [0] * 40
+        grid.put("a", x)
+        grid.put("b", 2 * x)
+        total, code, why = grid.function("inside/together").on("cluster-2")("a", "b", x.size)
+        assert (code, why) == (0, "") and np.array_equal(total, 3 * x)
+        assert grid.get("sum") == (3 * x).tobytes()
+
+
+def test_a_simulated_function_gets_before_it_computes_and_puts_after(tmp_path):
+    """The pipeline takes the time of both stages."""
+    (tmp_path / "stages.idl").write_text(
+        """Module stages;
+Define stage(IN string from, IN string to, IN double work) CalcOrder work
+{
+    double x = 0;
+    OmstSetTimeLimit_np(-1);
+    if (*from != 0 && OmstWait(OmstGetData(from, &x, sizeof x)) != 0) abort();
+    x += 1;
+    if (OmstWait(OmstPutData(to, &x, sizeof x, OMST_POINT2POINT)) != 0) abort();
+}
+"""
+    )
+    with gl.simulate(SIMULATED, functions=[tmp_path / "stages.idl"], execute=True) as grid:
+        stage = grid.function("stages/stage")
+        began = grid.now()
+        calls = [stage.on("desk").submit("one", "two", 80e9), stage.on("cluster-1").submit("", "one", 400e9)]
+        [call.result() for call in calls]
+        assert 20 < grid.now() - began < 21, "10 s for each stage"
+        assert np.frombuffer(grid.get("two"))[0] == 2
+
+
+def test_a_simulated_server_that_is_lost_takes_its_functions_along(tmp_path, inside):
+    """The call, which waits in a function, runs again on the server that is left."""
+    faults = tmp_path / "crash.faults"
+    faults.write_text("at 5s off cluster-1\nat 5s off cluster-2\n")
+    (tmp_path / "waits.py").write_text(
+        f"""import gridloom as gl, numpy as np
+with gl.local(functions=[{str(inside)!r}]) as grid:
+    waits = grid.function("inside/gets").submit("x", 2, -1.0)
+    grid.advance(20)
+    grid.put("x", np.ones(2))
+    print(waits.result()[1])
+"""
+    )
+    done = run(PROGRAM, "simulate", "-p", SIMULATED, "--execute", "--faults", faults, "--", PYTHON, tmp_path / "waits.py")
+    assert done.returncode == 0 and done.stdout.startswith("0\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["array", "broadcast"])
+def test_the_examples_in_simulation(tmp_path, name):
+    program = compile_c([EXAMPLES / f"{name}.c"], tmp_path / name, "-std=c99")
+    simulate = [PROGRAM, "simulate", "-p", SIMULATED, "--execute", "--functions", EXAMPLES / f"{name}.idl", "--"]
+    done, again = run(*simulate, program), run(*simulate, program)
+    assert done.returncode == 0 and done.stdout.startswith("8 calls: 139998600000\n"), done.stdout + done.stderr
+    assert done.stdout == again.stdout, "the same events at the same times"
+
+
+METHODS = """#include <OmniRpc.h>
+#include <omst.h>
+#include <stdio.h>
+#include <stdlib.h>
+enum { N = 1 << 20, READERS = 6 };
+int main(int argc, char **argv) {
+    const int methods[] = {OMST_DIRECT_NP, OMST_TREE_NP, OMST_SWARM_NP, OMST_STORAGE_NP};
+    static double data[N];
+    OmniRpcInit(&argc, &argv);
+    for (int i = 0; i < N; i++) data[i] = i % 7;
+    for (int m = 0; m < 4; m++) {
+        double sums[READERS];
+        OmniRpcRequest requests[READERS];
+        char name[16];
+        snprintf(name, sizeof name, "data %d", m);
+        for (int i = 0; i < READERS; i++) requests[i] = OmniRpcCallAsync("sum_of", name, N, &sums[i]);
+        if (OmstWait(OmstPutData(name, data, sizeof data, OMST_POINT2POINT | methods[m])) != 0) return 1;
+        if (OmniRpcWaitAll(READERS, requests) != OMRPC_OK) return 2;
+        for (int i = 0; i < READERS; i++) printf("%.0f ", sums[i]);
+        grpc_shared_delete_np(name);
+    }
+    puts("");
+    OmniRpcFinalize();
+    return 0;
+}
+"""
+SUM = """Module sums;
+Define sum_of(IN string name, IN int n, OUT double *sum) CalcOrder n
+{
+    double *x = malloc(n * sizeof *x);
+    *sum = 0;
+    if (OmstWait(OmstGetData(name, x, n * sizeof *x)) != 0) abort();
+    for (int i = 0; i < n; i++) *sum += x[i];
+    free(x);
+}
+"""
+
+
+def test_workers_in_simulation_get_data_by_all_methods(tmp_path):
+    (tmp_path / "methods.c").write_text(METHODS)
+    (tmp_path / "sums.idl").write_text(SUM)
+    program = compile_c([tmp_path / "methods.c"], tmp_path / "methods", "-std=c99")
+    simulate = [PROGRAM, "simulate", "-p", SIMULATED, "--execute", "--functions", tmp_path / "sums.idl", "--"]
+    done, again = run(*simulate, program), run(*simulate, program)
+    expected = f"{sum(i % 7 for i in range(1 << 20))} " * 24
+    assert done.returncode == 0 and done.stdout.startswith(expected), done.stdout + done.stderr
+    assert done.stdout == again.stdout
+    seconds = float(re.search(r"^simulated ([\d.]+) s$", done.stdout, re.MULTILINE)[1])
+    assert seconds > 4 * (8 << 20) / BETWEEN, "all methods send the data to the other site"

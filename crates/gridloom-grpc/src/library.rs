@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Once, OnceLock, PoisonError, RwLock};
 
-use gridloom::data::{DataPlaces, servers_named};
+use gridloom::data::{DataPlaces, is_this_machine, servers_named};
 use gridloom::{Error, Grid};
 use gridloom_base::NodeId;
 use gridloom_perf::{GridView, ServerView};
@@ -134,7 +134,7 @@ impl Library {
         self.grid.end_call_backs();
     }
 
-    fn open(config: &Config) -> Outcome<Library> {
+    pub(crate) fn open(config: &Config) -> Outcome<Library> {
         // The session would wait inside the process's world, which would not restore the process's variables.
         if NO_SESSIONS_HERE.get().is_some_and(|applies| applies()) {
             let text = "a simulated process of gridloom_main cannot have a GridRPC session yet; run the program by \
@@ -265,7 +265,12 @@ impl Library {
     /// Returns the servers that a name means: a server by its own name, by a name of the configuration or by its
     /// address, or the servers of a host.
     pub(crate) fn servers_named<'a>(&self, name: &str, servers: &'a [ServerView]) -> Outcome<Vec<&'a ServerView>> {
-        Ok(servers_named(name, &self.server_names(), servers)?)
+        let here = self.grid.simulated_host();
+        match servers_named(name, &self.server_names(), servers, here.as_deref()) {
+            // The program's own grid would run on this machine.
+            Err(_) if here.is_some() && self.is_own_grid && is_this_machine(name) => Ok(servers.iter().collect()),
+            found => Ok(found?),
+        }
     }
 
     /// Finds the function for a handle.

@@ -7,9 +7,10 @@
 //!
 //! **Invariant:** the table only grows, at its end. A table that is too small is ignored.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridloom_base::NodeId;
 use gridloom_net::worker::initial::InitialArguments;
@@ -77,7 +78,22 @@ pub(crate) fn by_worker<R>(ask: impl FnOnce(&WorkerFunctions) -> R, fails: impl 
 /// Returns the session of this process. In a worker it is a session with the grid of its server, which the first
 /// function that needs it begins.
 pub(crate) fn session() -> Outcome<Arc<Library>> {
+    if let Some(server) = nested::simulated_at() {
+        return session_at(server);
+    }
     library().or_else(|none| if nested::depth() > 0 { session_of_worker() } else { Err(none) })
+}
+
+/// Returns the session of this worker at a simulated server: a worker serves all servers of a simulation.
+fn session_at(server: NodeId) -> Outcome<Arc<Library>> {
+    static SESSIONS: Mutex<BTreeMap<NodeId, Arc<Library>>> = Mutex::new(BTreeMap::new());
+    let mut sessions = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = sessions.get(&server) {
+        return Ok(library.clone());
+    }
+    let library = Arc::new(Library::open(&Config::default())?);
+    sessions.insert(server, library.clone());
+    Ok(library)
 }
 
 /// Asks how a client wants a module initialised whose function is about to run in this worker.
@@ -98,7 +114,7 @@ fn has_agent() -> bool {
 
 fn session_of_worker() -> Outcome<Arc<Library>> {
     if !has_agent() {
-        let text = "a function accesses shared data through its server's agent: this server has none, or is simulated";
+        let text = "a function accesses shared data through its server's agent: this server has none";
         return Err(Failed::new(GRPC_NOT_INITIALIZED, text));
     }
     match begin_library(|| Ok(Config::default())) {

@@ -16,8 +16,8 @@
  *
  * Functions that run on servers may call these, too, without grpc_initialize: inline bodies of interface descriptions have them without
  * an #include, and a library that is linked with libgridloom has them like a program. Data that a function gets are first transferred to
- * its server, for all functions there. While the function waits, another call may use its slot. On several ranks (Backend "MPI"), on a
- * server without an agent and in simulation they return GRPC_NOT_INITIALIZED in functions.
+ * its server, for all functions there. While the function waits, another call may use its slot. On several ranks (Backend "MPI") and on a
+ * server without an agent they return GRPC_NOT_INITIALIZED in functions.
  *
  * In a block of grpc_map they must be inside grpc_local. */
 #ifndef GRIDLOOM_GRPC_SHARED_H

@@ -49,9 +49,8 @@ pub(crate) struct RawGrid {
 }
 
 impl RawGrid {
-    fn new(grid: Grid, executes: bool) -> RawGrid {
-        let is_simulated = grid.is_simulated();
-        let session = Arc::new(Session::new(is_simulated && !executes, is_simulated));
+    fn new(grid: Grid) -> RawGrid {
+        let session = Arc::new(Session::new(!grid.has_content(), grid.is_simulated()));
         let grid = session.slot(grid);
         RawGrid { session, grid, started: None }
     }
@@ -62,29 +61,24 @@ impl RawGrid {
 }
 
 #[pyfunction]
-#[pyo3(signature = (address, executes, limit_seconds))]
-pub(crate) fn connect(py: Python<'_>, address: String, executes: bool, limit_seconds: f64) -> PyResult<RawGrid> {
+#[pyo3(signature = (address, limit_seconds))]
+pub(crate) fn connect(py: Python<'_>, address: String, limit_seconds: f64) -> PyResult<RawGrid> {
     let limit = limit_of(Some(limit_seconds)).unwrap_or(Duration::MAX);
     let grid = interruptible(py, move || Grid::connect_within(&address, limit))?.or_raise(py)?;
-    Ok(RawGrid::new(grid, executes))
+    Ok(RawGrid::new(grid))
 }
 
 #[pyfunction]
-#[pyo3(signature = (servers, executes, limit_seconds))]
-pub(crate) fn connect_servers(
-    py: Python<'_>,
-    servers: Vec<String>,
-    executes: bool,
-    limit_seconds: f64,
-) -> PyResult<RawGrid> {
+#[pyo3(signature = (servers, limit_seconds))]
+pub(crate) fn connect_servers(py: Python<'_>, servers: Vec<String>, limit_seconds: f64) -> PyResult<RawGrid> {
     let limit = limit_of(Some(limit_seconds)).unwrap_or(Duration::MAX);
     let grid = interruptible(py, move || Grid::connect_servers_within(&servers, limit))?.or_raise(py)?;
-    Ok(RawGrid::new(grid, executes))
+    Ok(RawGrid::new(grid))
 }
 
 #[pyfunction]
 #[pyo3(signature = (*, servers, sites, filters, slots, plain, functions, run_code, libraries, memory_bytes, worker_memory_bytes, shared_memory, blas,
-                    python, python_options, program, environment, silent, executes))]
+                    python, python_options, program, environment, silent))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(crate) fn local(
     py: Python<'_>,
@@ -105,7 +99,6 @@ pub(crate) fn local(
     program: Option<PathBuf>,
     environment: Vec<(OsString, OsString)>,
     silent: bool,
-    executes: bool,
 ) -> PyResult<RawGrid> {
     let filters: Result<_, String> = filters.iter().map(|text| text.parse()).collect();
     let config = LocalConfig {
@@ -128,7 +121,7 @@ pub(crate) fn local(
         silent,
     };
     let summary = config.summary();
-    let grid = RawGrid::new(interruptible(py, move || Grid::local(config))?.or_raise(py)?, executes);
+    let grid = RawGrid::new(interruptible(py, move || Grid::local(config))?.or_raise(py)?);
     let started = (!grid.session.is_simulated).then_some(summary);
     Ok(RawGrid { started, ..grid })
 }
@@ -167,7 +160,7 @@ pub(crate) fn simulate(
         ..SimulateConfig::default()
     };
     let grid = interruptible(py, move || Grid::simulate(config))?.or_raise(py)?;
-    Ok(RawGrid::new(grid, execute))
+    Ok(RawGrid::new(grid))
 }
 
 #[pymethods]

@@ -513,6 +513,22 @@ def test_a_method_of_transfer_is_chosen(tmp_path, method, sends):
     assert takes == pytest.approx(sends, rel=0.15)
 
 
+def test_probes_do_not_slow_a_long_transfer_down(tmp_path):
+    """Earlier, links of the sender were found narrow beside the transfer, and probed again each second."""
+    host = '[[host]]\nname = "s{0}"\nspeed = "1Gf"\nproperties = {{ role = "server", memory = "1GiB" }}\n'
+    hosts, names = "".join(map(host.format, range(8))), ", ".join(f'"s{number}"' for number in range(8))
+    (tmp_path / "star.toml").write_text(STAR.format(hosts=hosts, names=names))
+    size = 512 << 20
+    with gl.simulate(tmp_path / "star.toml") as grid:
+        grid.advance(30)
+        grid.put("mesh", np.broadcast_to(np.uint8(0), (size,)))
+        (first,) = grid.names()[0].servers
+        begun = grid.now()
+        grid.place("mesh", "s1" if first == "s0" else "s0")
+        takes = (grid.now() - begun) / (size / 12.5e6)
+    assert takes == pytest.approx(1, rel=0.02)
+
+
 def test_a_method_that_is_none_is_named(agent):
     with gl.connect(agent) as grid:
         with pytest.raises(gl.UsageError, match="'swam' is not a transfer method; did you mean 'swarm'"):

@@ -34,6 +34,59 @@ def test_bodies_run_on_request(platform, program):
     assert np.allclose(value, a @ a @ a @ a)
 
 
+HALVING = '''
+import gridloom as gl
+import numpy as np
+
+
+@gl.function(work="1e9")
+def half(name: str) -> float:
+    with gl.connect() as grid:
+        x = grid.get(name, timeout=60)
+        grid.put(f"half/{name}", x / 2)
+        return float(x.sum())
+
+
+@gl.function(work="1e9")
+def halves(one: str, other: str) -> float:
+    """Calls other functions."""
+    with gl.connect() as grid:
+        half = grid.function("halving/half")
+        calls = [half.submit(one), half.submit(other)]
+        return sum(call.result() for call in calls)
+
+
+@gl.function
+def missing(name: str) -> str:
+    with gl.connect() as grid:
+        try:
+            grid.get(name, timeout=3)
+        except gl.UnknownName as error:
+            return f"{error}; after 3 s: {grid.now() > 3}"
+    return "found"
+'''
+
+
+def test_functions_get_and_put_shared_data(tmp_path, platform):
+    (tmp_path / "halving.py").write_text(HALVING)
+    hashes = set()
+    for _ in range(2):
+        with gl.simulate(platform, functions=[tmp_path / "halving.py"], execute=True) as grid:
+            x = np.arange(100_000.0)
+            waiting = grid.function("halving/half").submit("later")
+            grid.put("x", x)
+            grid.advance(5)
+            grid.put("later", 2 * x)
+            assert waiting.result() == 2 * x.sum() and np.array_equal(grid.get("half/later"), x)
+            with pytest.raises(gl.RemoteError, match="raised NameExists .*half/later"):
+                grid.function("halving/half")("later")
+            assert grid.function("halving/missing")("y") == "no shared data are named 'y'; did you mean 'x'?; after 3 s: True"
+            grid.delete("half/later")
+            assert grid.function("halving/halves")("x", "later") == 3 * x.sum()
+            hashes.add(grid.simulation().trace_hash)
+    assert len(hashes) == 1
+
+
 def test_arrays_larger_than_memory(platform):
     n = 2**37 // 8  # 128 GiB
     huge = np.broadcast_to(0.0, n)

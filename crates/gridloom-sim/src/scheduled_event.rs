@@ -72,6 +72,11 @@ pub(crate) enum ScheduledEvent {
         node: NodeId,
         number: u64,
     },
+    /// A function that waits in its session for the client's events continues, unless it has continued already.
+    SessionDue {
+        client: NodeId,
+        wait: u64,
+    },
     /// A fault or repair is applied.
     Strike(Fault),
     /// The time limit of the run is reached.
@@ -94,6 +99,7 @@ impl ScheduledEvent {
             | ScheduledEvent::Timer { .. }
             | ScheduledEvent::Completed(_)
             | ScheduledEvent::Mapped { .. }
+            | ScheduledEvent::SessionDue { .. }
             | ScheduledEvent::TimeLimit => false,
         }
     }

@@ -232,6 +232,7 @@ impl Simulation {
                 return grid.on_dialled(environment, dialler, address, began);
             }
             ScheduledEvent::Mapped { node, number } => return grid.end_mapping(&mut environment.kernel, node, number),
+            ScheduledEvent::SessionDue { client, wait } => grid.on_session_due(environment, client, wait),
             ScheduledEvent::ProcessDue { process, turn } => return programs.on_due(environment, process, turn),
             ScheduledEvent::ProcessDialled { process, host, name, port } => {
                 return programs.on_dialled(environment, process, host, name, port);
@@ -252,7 +253,7 @@ impl Simulation {
         let Simulation { environment, grid, programs, .. } = self;
         let Some(purpose) = environment.kernel.take_purpose(action) else { return };
         let input = match purpose {
-            Purpose::Files(started) => return grid.on_files_done(environment, started),
+            Purpose::Files(started) => grid.on_files_done(environment, &started),
             Purpose::Task(started) => grid.on_task_done(environment, started),
             Purpose::Bulk { pair, transfer } => grid.on_bulk_done(environment, pair, transfer),
             Purpose::Storage(number) => grid.on_file_moved(environment, number),
@@ -363,6 +364,7 @@ fn describe(kernel: &Kernel, grid: &Grid, event: &KernelEvent) -> String {
         }
         ScheduledEvent::Lost { node, peer, .. } => format!("'{}' loses '{}'", name(node), name(peer)),
         ScheduledEvent::Dialled { dialler, address, .. } => format!("'{}' dials {address}", name(dialler)),
+        ScheduledEvent::SessionDue { client, .. } => format!("'{}' wakes its function", name(client)),
         ScheduledEvent::Mapped { node, .. } => format!("'{}' has mapped a group", name(node)),
         ScheduledEvent::Completed(action) => of_action(action),
         ScheduledEvent::ProcessDue { process, .. }

@@ -1,5 +1,7 @@
-//! The layer under a session: a client node, of a real grid ([`net`]) or of a simulation ([`simulated`]).
+//! The layer under a session: a client node, of a real grid ([`net`]), of a simulation ([`simulated`]), or of a simulation in
+//! another process, whose function runs here ([`function`]).
 
+mod function;
 mod net;
 mod simulated;
 
@@ -14,6 +16,7 @@ use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
 
 use crate::{Error, Value};
+pub(crate) use function::FunctionBackend;
 pub(crate) use net::NetBackend;
 pub(crate) use simulated::SimBackend;
 
@@ -25,11 +28,21 @@ pub(crate) trait Backend: Send + Sync {
     /// The user of the call for which this client acts, if it is a function.
     fn caller(&self) -> Option<Box<str>>;
 
+    /// In a simulation: the server that runs the function that opened the session.
+    fn own_server(&self) -> Option<NodeId> {
+        None
+    }
+
     /// The grid's time.
     fn now(&self) -> Time;
 
     /// True if the bodies of functions run, so that the content of values matters.
     fn has_content(&self) -> bool;
+
+    /// True if time is virtual.
+    fn is_simulated(&self) -> bool {
+        self.simulated().is_some()
+    }
 
     /// Advances virtual time, as if the program computed. Does nothing on a real grid.
     fn advance(&self, ns: u64);
@@ -72,7 +85,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Ends the node.
     fn close(&self);
 
-    /// The simulation to which it belongs, if any.
+    /// The simulation to which it belongs, if that is in this process.
     fn simulated(&self) -> Option<&SimBackend>;
 }
 

@@ -436,6 +436,16 @@ impl Grid {
         self.0.is_simulated()
     }
 
+    /// True if the content of values matters: false in simulations that run no bodies.
+    pub fn has_content(&self) -> bool {
+        self.0.has_content()
+    }
+
+    /// Returns the program's host in a simulation; `None` for a real grid.
+    pub fn simulated_host(&self) -> Option<String> {
+        self.0.simulated_host()
+    }
+
     /// Returns the report of a simulation; `None` for a real grid.
     pub fn simulation(&self) -> Option<SimulationReport> {
         self.0.simulation()

@@ -34,6 +34,8 @@ pub struct Offer {
     pub warnings: Vec<String>,
     /// Libraries that were chosen for built-in descriptions.
     pub notes: Vec<String>,
+    /// Functions whose inline bodies use shared data that they do not declare.
+    pub(crate) undeclared_sharing: BTreeSet<String>,
     /// By function: the file that defines it, or the name of its built-in description.
     pub(crate) defined_in: BTreeMap<String, String>,
 }
@@ -163,6 +165,7 @@ fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(),
     let text = crate::read_text(file)?;
     let parsed = parse_description(&text, file).map_err(|e| Error::Input(e.to_string()))?;
     if bodies != InlineBodies::Unused {
+        offer.undeclared_sharing.extend(parsed.undeclared_sharing().map(str::to_string));
         let libraries = compile::libraries_of(&parsed, file)?;
         if bodies == InlineBodies::Compile {
             for made in compile::compiled(&parsed, file, &libraries)? {

@@ -132,12 +132,22 @@ impl Session {
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
-        self.0.backend.simulated().is_some()
+        self.0.backend.is_simulated()
+    }
+
+    /// In a simulation: the server that runs the function that opened the session.
+    pub(crate) fn own_server(&self) -> Option<NodeId> {
+        self.0.backend.own_server()
     }
 
     /// True if the content of values matters: false in simulations that run no bodies.
     pub(crate) fn has_content(&self) -> bool {
         self.0.backend.has_content()
+    }
+
+    /// In a simulation: the host of the program.
+    pub(crate) fn simulated_host(&self) -> Option<String> {
+        self.0.backend.simulated().map(SimBackend::host)
     }
 
     /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.

@@ -204,11 +204,14 @@ impl<'a> SharedData<'a> {
         if nested::depth() == 0 {
             return None;
         }
-        let name = std::env::var(nested::SERVER_VARIABLE).ok()?;
-        let server = {
-            let state = self.0.state();
-            let names = state.directory.names().iter();
-            names.filter(|(_, known)| **known == name).map(|(node, _)| *node).next_back()?
+        let server = match self.0.own_server() {
+            Some(server) => server,
+            None => {
+                let name = std::env::var(nested::SERVER_VARIABLE).ok()?;
+                let state = self.0.state();
+                let names = state.directory.names().iter();
+                names.filter(|(_, known)| **known == name).map(|(node, _)| *node).next_back()?
+            }
         };
         self.0.command(Command::RunsAt { server });
         Some(server)

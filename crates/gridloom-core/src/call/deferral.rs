@@ -1,9 +1,11 @@
 //! Calls that wait in the client until a server has a free slot.
 
+use serde::{Deserialize, Serialize};
+
 use crate::graph::Failures;
 
 /// How a call waits in the client's backlog.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Deferral {
     /// True if it is sent before the calls that wait already.
     pub goes_first: bool,

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use gridloom_base::limits::RATE_REPORT_NS;
 use gridloom_base::{TaskId, Time};
+use serde::{Deserialize, Serialize};
 
 /// Time limits in nanoseconds. `None` means no limit.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct CallTimeouts {
     /// From the call to its end, including all its runs.
     pub whole_ns: Option<u64>,

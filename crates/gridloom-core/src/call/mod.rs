@@ -17,7 +17,7 @@ use gridloom_base::{DatumId, Meta, NodeId, TaskError, TaskId, Time};
 use gridloom_perf::{GridView, LinkEstimate, ServerView, Size};
 pub(crate) use limits::Deadlines;
 
-pub use callback::{Callback, CallbackAnswer, WorkerEvent};
+pub use callback::{Callback, CallbackAnswer};
 pub use deferral::Deferral;
 pub use limits::{CallTimeouts, LimitKind};
 pub use output::{OutputItem, TaskOutput};

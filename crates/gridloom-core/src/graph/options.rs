@@ -87,7 +87,7 @@ impl Retry {
 }
 
 /// The servers where a task has failed.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Failures {
     /// Includes those in `unable`.
     servers: BTreeSet<NodeId>,

@@ -41,6 +41,8 @@ pub struct LinkMeasurement {
     alone: BTreeSet<NodeId>,
     /// The peer whose turn it is.
     current: Option<NodeId>,
+    /// Time at which its turn began.
+    began: Time,
     /// Number of pings that the peer still has to answer before the last one.
     pings: u32,
     probing: Probing,
@@ -107,6 +109,7 @@ impl LinkMeasurement {
     ) -> bool {
         let Some(token) = members.ping(now, peer).filter(|_| is_needed) else { return false };
         self.current = Some(peer);
+        self.began = now;
         self.pings = PINGS - 1;
         out.push(Effect::Send { to: peer, message: LinkMessage::Ping { token }.into() });
         true
@@ -134,16 +137,23 @@ impl LinkMeasurement {
         }
     }
 
-    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one.
+    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one: also if the node `has_data`
+    /// to send now, which further probes would delay, and the link was measured before.
     pub fn probe_arrived(
         &mut self,
         now: Time,
         peer: NodeId,
         size_bytes: u64,
+        has_data: bool,
         out: &mut Vec<Effect>,
     ) -> Option<LinkEstimate> {
-        let step = self.probing.probe_arrived(now, peer, size_bytes)?;
+        let step = self.probing.probe_arrived(now, peer, size_bytes, has_data)?;
         next(peer, step, out)
+    }
+
+    /// Returns the time at which the last turn began.
+    pub fn began(&self) -> Time {
+        self.began
     }
 
     /// Returns the peer whose turn it is, and the current estimate of its link.
@@ -221,7 +231,7 @@ mod tests {
         let link = loop {
             let Some(Effect::SendProbe { to: PEER, size_bytes }) = out.pop() else { panic!("no probe: {out:?}") };
             now += 2_000_000 + size_bytes * 1000;
-            if let Some(link) = measuring.probe_arrived(Time(now), PEER, size_bytes, &mut out) {
+            if let Some(link) = measuring.probe_arrived(Time(now), PEER, size_bytes, false, &mut out) {
                 break link;
             }
         };

@@ -14,6 +14,7 @@ pub mod server;
 mod timer;
 mod unreported;
 pub mod version;
+mod worker;
 pub mod world;
 
 pub use agent::{Agent, AgentConfig, UsageTable};
@@ -24,6 +25,7 @@ pub use message::{MapRequest, Message};
 pub use protocol::{Command, DiskLimit, Effect, Event, Input, MapJob, NameCommand, Role};
 pub use server::{DRAINED, Server, ServerConfig};
 pub use timer::{AgentTimer, ClientTimer, ServerTimer, Timer};
+pub use worker::{SessionAction, SessionAnswer, SessionRequest, SessionResult, WorkerEvent};
 pub use world::World;
 
 use gridloom_base::{Machine, NodeId, Time};

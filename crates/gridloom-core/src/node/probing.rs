@@ -93,8 +93,9 @@ impl Probing {
         Step::Send(size_bytes)
     }
 
-    /// Handles the arrival of a probe at the peer. Returns the next step, or `None` if this probe was not expected.
-    pub fn probe_arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64) -> Option<Step> {
+    /// Handles the arrival of a probe at the peer. Returns the next step, or `None` if this probe was not expected. If the node
+    /// `has_data` to send meanwhile, this probe of a link that was measured before is the last one.
+    pub fn probe_arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64, has_data: bool) -> Option<Step> {
         let probe = self.probes.get_mut(&peer)?;
         if probe.size_bytes != size_bytes {
             return None;
@@ -108,8 +109,9 @@ impl Probing {
         let moving_ns = seen_ns.max(least_ns).max(1);
         let bandwidth = size_bytes as f64 / ns_to_seconds(moving_ns);
         probe.best_bandwidth = probe.best_bandwidth.max(bandwidth);
-        probe.left -= 1;
-        if let Some(larger) = probe.next_size().filter(|_| probe.left == 0) {
+        let is_last = has_data && probe.is_alone;
+        probe.left = if is_last { 0 } else { probe.left - 1 };
+        if let Some(larger) = probe.next_size().filter(|_| probe.left == 0 && !is_last) {
             probe.size_bytes = larger;
             probe.left = ROUNDS;
             probe.best_bandwidth = 0.0;
@@ -156,7 +158,7 @@ mod tests {
                 Step::Send(bytes) => {
                     sent += bytes;
                     now = now + 2 * latency_ns + start_ns + (bytes as f64 / bytes_per_ns) as u64;
-                    step = probing.probe_arrived(now, NodeId(1), bytes).unwrap();
+                    step = probing.probe_arrived(now, NodeId(1), bytes, false).unwrap();
                 }
                 Step::Done(link) => return (link, sent),
             }

@@ -258,7 +258,7 @@ pub enum Effect {
 }
 
 /// A command of a program to its client machine. Values are put into the client's store before the command that refers to them.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Command {
     /// Call one function now (plain GridRPC): it is mapped alone, and its results are sent back to the client.
     Call {
@@ -361,7 +361,7 @@ pub enum Command {
 }
 
 /// A command of a program to its client machine about shared names.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum NameCommand {
     /// Give a datum of the client a shared name: a copy is sent to a server and stays there, whatever happens to the client.
     Put {

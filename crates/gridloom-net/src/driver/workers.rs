@@ -114,6 +114,7 @@ impl Workers {
             JobEvent::CallsBack(call) => Input::CallsBack(call),
             JobEvent::Output(said) => Input::CallOutput(said),
             JobEvent::Calling { task, waits } => Input::Paused { task, waits },
+            JobEvent::Session { .. } => unreachable!("only simulated servers have such tasks"),
         }));
         watched
     }

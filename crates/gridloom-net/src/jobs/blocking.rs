@@ -6,9 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use gridloom_base::{DatumId, Meta, ObjectId, TaskError, TaskId};
-use gridloom_core::call::{self, CallbackAnswer};
+use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId};
+use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
+use gridloom_core::node::{SessionAnswer, WorkerEvent};
 use rustix::event::epoll;
 
 use super::{JobEvent, Jobs, JobsConfig, WorkerToken};
@@ -18,7 +19,7 @@ use crate::store::Store;
 type Outcome = Result<Vec<(DatumId, Meta)>, TaskError>;
 
 /// The point at which a task stops or ends; at its end its results are in the store.
-pub type Halt = call::WorkerEvent<Vec<(DatumId, Meta)>>;
+pub type Halt = WorkerEvent<Vec<(DatumId, Meta)>>;
 
 /// Slots driven by their caller.
 pub struct BlockingJobs {
@@ -39,16 +40,28 @@ impl BlockingJobs {
         Ok(BlockingJobs { jobs: Jobs::new(config), epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, ended, stopped })
     }
 
-    /// Runs a task whose inputs are in the store. Waits until it ends or calls its program back; at its end its
-    /// results are in the store.
-    pub fn run(&mut self, task: Arc<Task>, store: &Store) -> Halt {
-        self.jobs.start(task.clone(), store);
+    /// Runs a task of that server whose inputs are in the store. Waits until it halts; at its end its results are in the
+    /// store.
+    pub fn run(&mut self, server: NodeId, task: Arc<Task>, store: &Store) -> Halt {
+        // A run of the same task that was stopped must not be taken for this one.
+        while self.take_events(None).is_none() && self.stopped.contains(&task.id) {
+            if self.await_workers(store).is_err() {
+                break;
+            }
+        }
+        self.jobs.start_at(Some(server), task.clone(), store);
         self.wait(&task, store)
     }
 
     /// Passes the program's reply to a task that has called it back, and waits again.
     pub fn answer(&mut self, task: &Task, answer: CallbackAnswer, store: &Store) -> Halt {
         self.jobs.reply(task.id, answer);
+        self.wait(task, store)
+    }
+
+    /// Answers the request of a task to its session, and waits again.
+    pub fn answer_session(&mut self, task: &Task, answer: SessionAnswer, bytes: &[u8], store: &Store) -> Halt {
+        self.jobs.answer_session(task.id, answer, bytes);
         self.wait(task, store)
     }
 
@@ -66,40 +79,58 @@ impl BlockingJobs {
     }
 
     fn wait(&mut self, task: &Task, store: &Store) -> Halt {
-        let cannot = |why: String| {
-            Halt::Ended(Err(TaskError::CannotRun { function: task.name().to_string(), server: "here".into(), why }))
+        let cannot = |error: io::Error| {
+            let (function, server, why) = (task.name().to_string(), "here".into(), error.to_string());
+            Halt::Ended(Err(TaskError::CannotRun { function, server, why }))
         };
-        let mut events = Vec::with_capacity(4);
         loop {
             if let Some(outcome) = self.ended.remove(&task.id) {
                 return Halt::Ended(outcome);
             }
-            self.jobs.flush();
-            if let Err(error) = self.jobs.register_with(self.epoll.as_fd(), |token| token.0) {
-                return cannot(error.to_string());
-            }
-            for event in self.jobs.take_events() {
-                match event {
-                    JobEvent::Ended { task: ended, outcome, .. } if ended == task.id => return Halt::Ended(outcome),
-                    JobEvent::CallsBack(call) if call.task == task.id => return Halt::Callback(call),
-                    JobEvent::Ended { task: other, outcome, .. } => {
-                        if !self.stopped.remove(&other) {
-                            self.ended.insert(other, outcome);
-                        }
+            match self.take_events(Some(task.id)) {
+                Some(halt) => return halt,
+                None => {
+                    if let Err(error) = self.await_workers(store) {
+                        return cannot(error);
                     }
-                    // Events of a stopped task. Functions make no calls in a simulation, and their output is ignored.
-                    JobEvent::CallsBack(_) | JobEvent::Calling { .. } | JobEvent::Output(_) => {}
                 }
             }
-            events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return cannot(error.to_string()),
-            }
-            for event in &events {
-                self.jobs.on_ready(WorkerToken(event.data.u64()), store);
+        }
+    }
+
+    /// Handles the events of workers. Returns the one of this task, if there is one.
+    fn take_events(&mut self, task: Option<TaskId>) -> Option<Halt> {
+        let mut found = None;
+        self.jobs.flush();
+        for event in self.jobs.take_events() {
+            match event {
+                JobEvent::Ended { task: ended, .. } if self.stopped.remove(&ended) => {}
+                JobEvent::Ended { task: ended, outcome, .. } if Some(ended) == task => {
+                    found = Some(Halt::Ended(outcome))
+                }
+                JobEvent::Ended { task: other, outcome, .. } => _ = self.ended.insert(other, outcome),
+                JobEvent::CallsBack(call) if Some(call.task) == task => found = Some(Halt::Callback(call)),
+                JobEvent::Session { task: of, request, bytes } if Some(of) == task => {
+                    found = Some(Halt::Session(request, bytes));
+                }
+                // Events of a stopped task. The simulation itself tells when a task waits, and ignores output.
+                JobEvent::CallsBack(_) | JobEvent::Session { .. } | JobEvent::Calling { .. } | JobEvent::Output(_) => {}
             }
         }
+        found
+    }
+
+    fn await_workers(&mut self, store: &Store) -> io::Result<()> {
+        self.jobs.register_with(self.epoll.as_fd(), |token| token.0)?;
+        let mut events = Vec::with_capacity(4);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            self.jobs.on_ready(WorkerToken(event.data.u64()), store);
+        }
+        Ok(())
     }
 
     /// Ends the workers.

@@ -14,6 +14,7 @@ use gridloom_base::limits::STORE_BYTES_DEFAULT;
 use gridloom_base::{DatumId, Meta, Pattern, TaskError, TaskId};
 use gridloom_core::call::{Callback, TaskOutput};
 use gridloom_core::exec::Separation;
+use gridloom_core::node::SessionRequest;
 use gridloom_idl::Definition;
 use gridloom_resources::Memory;
 use rustix::process::{Resource, getrlimit};
@@ -186,6 +187,8 @@ pub enum JobEvent {
     },
     /// A started task calls its program back and waits for [`super::Jobs::reply`].
     CallsBack(Callback),
+    /// In a simulation: a started task uses its session and waits for [`super::Jobs::answer_session`].
+    Session { task: TaskId, request: Box<SessionRequest>, bytes: Vec<u8> },
     /// Output of a started task.
     Output(TaskOutput),
     /// A started task begins or stops waiting for calls that it made itself.

@@ -70,5 +70,6 @@ pub(super) fn fetch(
         return Err(TaskError::Refused { function: name.to_string(), server: server.clone(), why });
     }
     let kind = Kind::of(definition);
-    Ok(Pending { task: task.clone(), function, kind, run_as: None, inputs, outputs, attempts: 0, killed: 0 })
+    let (task, simulated_at, run_as) = (task.clone(), None, None);
+    Ok(Pending { task, function, kind, simulated_at, run_as, inputs, outputs, attempts: 0, killed: 0 })
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use gridloom_base::{DatumId, Meta, TaskError};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError};
 use gridloom_core::exec::WorkerUse;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
@@ -47,6 +47,8 @@ pub(super) struct Pending {
     pub(super) task: Arc<Task>,
     pub(super) function: u32,
     pub(super) kind: Kind,
+    /// The server that runs it in a simulation.
+    pub(super) simulated_at: Option<NodeId>,
     /// The system user as whom its worker runs; `None` for the user of this process.
     pub(super) run_as: Option<Arc<RunAs>>,
     /// Value of each argument that is a datum.
@@ -393,6 +395,7 @@ impl Worker {
         let run = Run {
             serial,
             function: pending.function,
+            simulated_at: pending.simulated_at,
             puts_as: pending.task.put_origin(),
             program: pending.task.program(),
             user: pending.task.options.user.clone().unwrap_or_default(),

@@ -20,7 +20,7 @@
 //! descriptors of [`Jobs::register_with`], calls [`Jobs::on_ready`] for each event (level-triggered), and calls [`Jobs::flush`]
 //! before it waits again. Call everything from a thread that lives as long as the server: the kernel ends the workers
 //! with the thread that started them. The `pool` manages the processes; the contract of a worker is documented at
-//! [`gridloom_core::call::WorkerEvent`].
+//! [`gridloom_core::node::WorkerEvent`].
 
 mod accounts;
 mod after_death;
@@ -50,10 +50,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gridloom_base::{DatumId, Meta, ObjectId, Origin, Pattern, TaskError, TaskId};
+use gridloom_base::{DatumId, Meta, NodeId, ObjectId, Origin, Pattern, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::exec::{UserCall, WorkerPlace, WorkerStep, choose};
 use gridloom_core::graph::Task;
+use gridloom_core::node::SessionAnswer;
 use gridloom_idl::Definition;
 use rustix::process::Pid;
 
@@ -176,6 +177,11 @@ impl Jobs {
 
     /// Runs a task as soon as a slot is free. Its inputs must be in the store. Ends with exactly one event.
     pub fn start(&mut self, task: Arc<Task>, store: &Store) {
+        self.start_at(None, task, store);
+    }
+
+    /// Like [`Jobs::start`], for a task that this server runs in a simulation.
+    fn start_at(&mut self, simulated_at: Option<NodeId>, task: Arc<Task>, store: &Store) {
         let user = task.options.user.as_deref().unwrap_or_default();
         let account = self.accounts.of(user, Instant::now());
         if let Account::Known(Err(why)) = account {
@@ -183,7 +189,7 @@ impl Jobs {
         }
         match (fetch::fetch(&self.config, &self.functions, &task, store), account) {
             (Ok(pending), Account::Known(account)) => {
-                self.backlog.push_back(Pending { run_as: account.unwrap_or_default(), ..pending });
+                self.backlog.push_back(Pending { simulated_at, run_as: account.unwrap_or_default(), ..pending });
                 self.dispatch();
             }
             (Ok(pending), Account::Awaited) => self.without_account.entry(user.into()).or_default().push(pending),
@@ -299,6 +305,23 @@ impl Jobs {
             if let Err(error) = link.outbox.push(&answer, std::iter::empty()) {
                 // The task would otherwise wait forever.
                 link.end.fault = Some(format!("its program's reply cannot be sent: {error}"));
+                link.kill();
+            }
+            return;
+        }
+    }
+
+    /// Answers the request that a task has made to its session. Does nothing if the task has ended.
+    pub fn answer_session(&mut self, task: TaskId, answer: SessionAnswer, bytes: &[u8]) {
+        for link in self.pool.links_mut() {
+            let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
+            let serial = sent.serial;
+            let pushed = link.outbox.push_bytes(bytes).and_then(|(bytes, inline)| {
+                link.outbox.push(&ToWorker::Session { serial, answer, bytes }, inline.into_iter())
+            });
+            if let Err(error) = pushed {
+                // The task would otherwise wait forever.
+                link.end.fault = Some(format!("the answer to its session cannot be sent: {error}"));
                 link.kill();
             }
             return;

@@ -1,7 +1,7 @@
 //! The pool of worker processes: starts, watches, writes to and reaps them. The slots (`super`) decide which task goes
 //! to which worker; the pool does not know about slots.
 //!
-//! **Lifecycle of a worker** (its contract is documented at [`gridloom_core::call::WorkerEvent`]): *spawn* starts the
+//! **Lifecycle of a worker** (its contract is documented at [`gridloom_core::node::WorkerEvent`]): *spawn* starts the
 //! process; [`Pool::write`] writes what is pushed to its link; [`Pool::ask_to_end`] lets an idle worker end by itself
 //! and kills it after [`END_GRACE`]; [`Pool::reap`] returns each ended worker once, whatever the reason, together with
 //! its tasks.

@@ -31,6 +31,23 @@ pub(super) fn read(link: &mut Worker, store: &Store, server: &str, events: &mut 
                     link.pause = WaitReason::Answer;
                 }
             }
+            FromWorker::Session { serial, request, bytes } => {
+                let bytes = match bytes {
+                    Location::Inline { .. } => inline.to_vec(),
+                    Location::File { size_bytes } => {
+                        let file = link.inbox.take_fd()?;
+                        store.pool().adopt(file, size_bytes)?.bytes().to_vec()
+                    }
+                    _ => return Err(invalid_message("the value of a session is in an unexpected place")),
+                };
+                if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
+                    if sent.pending.simulated_at.is_none() {
+                        return Err(invalid_message("it uses a simulated session"));
+                    }
+                    let (task, request) = (sent.pending.task.id, Box::new(request));
+                    events.push(JobEvent::Session { task, request, bytes });
+                }
+            }
             FromWorker::Output { serial, saying } => {
                 if let Some(sent) = link.tasks.iter().find(|sent| sent.serial == serial && !sent.stopped) {
                     events.push(JobEvent::Output(TaskOutput { task: sent.pending.task.id, item: saying }));

@@ -17,7 +17,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gridloom_base::limits::FRAME_BYTES_MAX;
+use gridloom_base::limits::{EAGER_BYTES_MAX, FRAME_BYTES_MAX};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -26,6 +26,9 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::protocol::Location;
+use crate::segment::{Mapping, sealed_file};
 
 /// Minimum buffer space offered to a read: a whole frame with one inline value of the largest size.
 const READ_BYTES_MIN: usize = 64 << 10;
@@ -197,6 +200,16 @@ impl Outbox {
         Ok(())
     }
 
+    /// Prepares bytes for the frame that is pushed next. Returns their location, and the bytes if they are sent inline.
+    pub(crate) fn push_bytes<'a>(&mut self, bytes: &'a [u8]) -> io::Result<(Location, Option<&'a [u8]>)> {
+        let size_bytes = bytes.len() as u64;
+        if size_bytes <= EAGER_BYTES_MAX {
+            return Ok((Location::Inline { size_bytes: size_bytes as u32 }, Some(bytes)));
+        }
+        self.push_fd(file_of(bytes)?);
+        Ok((Location::File { size_bytes }, None))
+    }
+
     /// Sends everything if `wait` is set, otherwise as much as the socket accepts. Returns true if everything was sent.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, wait: bool) -> io::Result<bool> {
         let flags = if wait { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
@@ -230,6 +243,13 @@ impl Outbox {
     }
 }
 
+/// Returns a memory file with these bytes.
+pub(super) fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = sealed_file((bytes.len() as u64).next_multiple_of(4096))?;
+    Mapping::read_write(fd.as_fd(), bytes.len() as u64)?.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    Ok(fd)
+}
+
 fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
@@ -239,7 +259,6 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
-    use crate::segment::sealed_file;
 
     fn pair() -> (OwnedFd, OwnedFd) {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap()

@@ -8,6 +8,7 @@ pub(crate) mod channel;
 pub mod convert;
 mod files;
 mod guarded;
+mod incoming;
 pub mod initial;
 mod list;
 mod marshalled;

@@ -5,22 +5,27 @@
 //! notifies its server, which gives the slot to another task meanwhile: the calls that the function waits for may need
 //! it.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use gridloom_base::{NodeId, Priority, TaskId};
+use gridloom_core::node::{SessionAnswer, SessionRequest};
 
 use super::channel::Outbox;
+use super::incoming::Incoming;
 use super::output::{CallOutput, ExcessOutput};
-use super::protocol::{FromWorker, Run};
+use super::protocol::{FromWorker, Location, Run, ToWorker};
+use crate::payload::Payload;
 use crate::pid::pid;
+use crate::segment::Pool;
 
 /// Environment variable of a worker with the name of its server.
 pub const SERVER_VARIABLE: &str = "GRIDLOOM_SERVER";
 
-static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, call: None, user: None });
+static WORKER: Mutex<Worker> = Mutex::new(Worker { line: None, incoming: None, call: None, user: None });
 /// Pid of the worker; 0 in a process that is not a worker. A process forked by a function has a copy of all this, and
 /// sends nothing.
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +34,8 @@ static DROPS: AtomicBool = AtomicBool::new(false);
 
 struct Worker {
     /// Connection to the server; `None` in a process that is not a worker.
-    line: Option<(OwnedFd, Arc<Mutex<Outbox>>)>,
+    line: Option<(Arc<OwnedFd>, Arc<Mutex<Outbox>>)>,
+    incoming: Option<Arc<Mutex<Incoming>>>,
     call: Option<Call>,
     /// The user of the running call, or of the last one.
     user: Option<Box<str>>,
@@ -38,6 +44,7 @@ struct Worker {
 /// The running call.
 struct Call {
     serial: u64,
+    simulated_at: Option<NodeId>,
     puts_as: TaskId,
     program: NodeId,
     depth: u16,
@@ -54,10 +61,15 @@ fn worker() -> MutexGuard<'static, Worker> {
     WORKER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes this process a worker, with this socket to its server and this queue of outgoing messages.
-pub(super) fn attach(socket: BorrowedFd<'_>, outbox: Arc<Mutex<Outbox>>) -> std::io::Result<()> {
+/// Makes this process a worker, with this socket to its server and these queues of messages.
+pub(super) fn attach(
+    socket: BorrowedFd<'_>,
+    outbox: Arc<Mutex<Outbox>>,
+    incoming: Arc<Mutex<Incoming>>,
+) -> std::io::Result<()> {
     let mut worker = worker();
-    worker.line = Some((socket.try_clone_to_owned()?, outbox));
+    worker.line = Some((Arc::new(socket.try_clone_to_owned()?), outbox));
+    worker.incoming = Some(incoming);
     PID.store(pid(), Ordering::Relaxed);
     Ok(())
 }
@@ -77,10 +89,11 @@ pub fn is_forked() -> bool {
 pub(super) fn begin(run: &Run) -> CallGuard {
     let rest = if DROPS.load(Ordering::Relaxed) { ExcessOutput::Dropped } else { ExcessOutput::Log };
     let speech = CallOutput::new(Instant::now(), rest);
-    let Run { serial, puts_as, program, depth, priority, gang, wants_output, .. } = *run;
+    let Run { serial, simulated_at, puts_as, program, depth, priority, gang, wants_output, .. } = *run;
     let mut worker = worker();
     let (waiting, output) = (0, speech);
-    worker.call = Some(Call { serial, puts_as, program, depth, priority, gang, waiting, wants_output, output });
+    worker.call =
+        Some(Call { serial, simulated_at, puts_as, program, depth, priority, gang, waiting, wants_output, output });
     if worker.user.as_ref() != Some(&run.user) {
         worker.user = Some(run.user.clone());
     }
@@ -167,6 +180,43 @@ pub(super) fn gang() -> u32 {
 /// Returns the client that made the running call; `None` in a process that runs none.
 pub fn client() -> Option<NodeId> {
     worker().call.as_ref().map(|call| call.puts_as.client)
+}
+
+/// Returns the server that runs the call in a simulation; `None` for a real grid, and in a process that runs none.
+pub fn simulated_at() -> Option<NodeId> {
+    worker().call.as_ref().and_then(|call| call.simulated_at)
+}
+
+/// Sends a request of the running call to its session in a simulation, with the bytes of a value, and waits for the answer.
+///
+/// # Errors
+/// If no call of a simulation runs here, or the simulation has ended.
+pub fn request(request: SessionRequest, bytes: &[u8]) -> io::Result<(SessionAnswer, Payload)> {
+    let (serial, socket, outbox, incoming) = {
+        let worker = worker();
+        let call = worker.call.as_ref().filter(|call| call.simulated_at.is_some() && !is_forked());
+        let (Some(call), Some((socket, outbox)), Some(incoming)) = (call, &worker.line, &worker.incoming) else {
+            return Err(io::Error::other("a session in a simulation can be used only while its function runs"));
+        };
+        (call.serial, socket.clone(), outbox.clone(), incoming.clone())
+    };
+    // Held until the answer has arrived, so that threads do not take one another's.
+    let mut incoming = incoming.lock().unwrap_or_else(PoisonError::into_inner);
+    {
+        let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, inline) = outbox.push_bytes(bytes)?;
+        outbox.push(&FromWorker::Session { serial, request, bytes }, inline.into_iter())?;
+        outbox.send(socket.as_fd(), true)?;
+    }
+    let (answer, bytes, inline) = incoming.await_reply(socket.as_fd(), |message, inline| match message {
+        ToWorker::Session { serial: of, answer, bytes } if of == serial => Ok((answer, bytes, inline.to_vec())),
+        other => Err(other),
+    })?;
+    let payload = match bytes {
+        Location::File { size_bytes } => Payload::segment(Pool::new(0).adopt(incoming.inbox.take_fd()?, size_bytes)?),
+        _ => Payload::Inline(inline.into()),
+    };
+    Ok((answer, payload))
 }
 
 /// Returns the call under which the running function puts data; `None` in a process that runs none.

@@ -7,6 +7,7 @@
 //!    |<-- Ended (serial, outcome)                  |  after the call: -> DONE
 //!    |<-- CallsBack, CalledBack ------------------>|  in the middle of a call
 //!    |<-- Calling, Said ---------------------------|  likewise
+//!    |<-- Session, Session ----------------------->|  likewise, in a simulation
 //!    | Forget (memory that is gone) -------------->|
 //! ```
 //! Each sent task has its own word, `serial * STATES + state`. The server may withdraw a task while it is `QUEUED` (by
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::{DatumId, Meta, NodeId, Priority, TaskError, TaskId};
 use gridloom_core::call::{CallbackAnswer, OutputItem};
+use gridloom_core::node::{SessionAnswer, SessionRequest};
 use gridloom_idl::Definition;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,8 @@ pub(crate) enum ToWorker {
     Run(Run),
     /// The program's reply to `CallsBack`.
     CalledBack { serial: u64, answer: CallbackAnswer },
+    /// In a simulation: the answer to `Session`, and the location of the bytes of a value.
+    Session { serial: u64, answer: SessionAnswer, bytes: Location },
     /// The memory of these keys was destroyed, or must leave the cache.
     Forget { keys: Vec<u64> },
 }
@@ -69,6 +73,8 @@ pub(crate) enum ToWorker {
 pub(crate) struct Run {
     pub(crate) serial: u64,
     pub(crate) function: u32,
+    /// The server that runs it in a simulation, where a worker serves all servers.
+    pub(crate) simulated_at: Option<NodeId>,
     /// Call under which it puts data by name: itself, or the call that it repeats.
     pub(crate) puts_as: TaskId,
     /// The program that made the outermost call.
@@ -123,6 +129,8 @@ pub(crate) enum FromWorker {
     Callback { serial: u64, callback: u32, values: Vec<(Meta, Vec<u8>)> },
     /// Output of a call.
     Output { serial: u64, saying: OutputItem },
+    /// In a simulation: a call uses its session and waits for the answer.
+    Session { serial: u64, request: SessionRequest, bytes: Location },
     /// A call begins or stops waiting for calls that it made itself.
     WaitsForCalls { serial: u64, waits: bool },
     /// A call ended.

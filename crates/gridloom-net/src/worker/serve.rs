@@ -3,7 +3,6 @@
 //! **Guarantees.** A call that the server withdrew in time is not run. A reply is sent before the next call starts,
 //! unless that call's function was quick the last time: then a few replies are sent together.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +14,15 @@ use gridloom_core::call::CallbackAnswer;
 use gridloom_core::node::version::VERSIONS;
 use gridloom_idl::Definition;
 
-use super::channel::{Inbox, Outbox, Received};
+use super::channel::{Inbox, Outbox, Received, file_of};
+use super::incoming::Incoming;
 use super::protocol::{
     FromWorker, Location, ProgressBoard, Run, SERVER_PROTOCOL_VARIABLE, TASKS_PER_WORKER_MAX, ToWorker, Value,
 };
 use super::values::{Buffer, Cache, Input, cannot_run, invalid, prepare};
 use super::{ArgView, CallbackTarget, Functions, OutView, nested, queries};
 use crate::processor_clock::process_time;
-use crate::segment::{Mapping, SharedWords, sealed_file};
+use crate::segment::SharedWords;
 use crate::spin::SpinPolicy;
 
 /// A function that took less time in its last call may run before the previous reply is sent. The time is about the
@@ -50,29 +50,34 @@ pub fn inherited(fd: i32) -> io::Result<OwnedFd> {
 /// # Errors
 /// If the socket fails, or the server sends an invalid message.
 pub fn serve(socket: OwnedFd, functions: &mut dyn Functions) -> io::Result<()> {
-    let outbox = Arc::<Mutex<Outbox>>::default();
-    nested::attach(socket.as_fd(), outbox.clone())?;
-    serve_calls(&socket, outbox, functions).or_else(|error| match error.kind() {
+    let (outbox, incoming) = (Arc::<Mutex<Outbox>>::default(), Arc::<Mutex<Incoming>>::default());
+    nested::attach(socket.as_fd(), outbox.clone(), incoming.clone())?;
+    serve_calls(&socket, outbox, &incoming, functions).or_else(|error| match error.kind() {
         // The server has ended, perhaps in the middle of a call: no reply can be delivered.
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
     })
 }
 
-fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn Functions) -> io::Result<()> {
-    let mut inbox = Inbox::default();
+fn serve_calls(
+    socket: &OwnedFd,
+    outbox: Arc<Mutex<Outbox>>,
+    incoming: &Mutex<Incoming>,
+    functions: &mut dyn Functions,
+) -> io::Result<()> {
     let mut spin = SpinPolicy::new();
     let mut worker = Worker { outbox, cache: Cache::default(), loaded: Vec::new(), words: None, slowdown: 1.0 };
-    let mut early = VecDeque::new();
     if let Some(why) = other_version() {
         // The first frame is read without decoding it, since its layout is unknown, and is answered.
-        receive(&mut inbox, socket.as_fd(), &mut spin)?;
+        receive(&mut locked(incoming).inbox, socket.as_fd(), &mut spin)?;
         locked(&worker.outbox).push(&FromWorker::Broken { why }, std::iter::empty())?;
         locked(&worker.outbox).send(socket.as_fd(), true)?;
         return Ok(());
     }
     loop {
-        while let Some((message, inline)) = next(&mut early, &mut inbox)? {
+        loop {
+            let mut held = locked(incoming);
+            let Some((message, inline)) = held.next()? else { break };
             match message {
                 ToWorker::Setup(setup) => {
                     let answer = match functions.setup(&setup) {
@@ -86,7 +91,8 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                         return Ok(());
                     }
                     worker.slowdown = setup.slowdown;
-                    worker.words = Some(Arc::new(SharedWords::open(inbox.take_fd()?.as_fd(), TASKS_PER_WORKER_MAX)?));
+                    worker.words =
+                        Some(Arc::new(SharedWords::open(held.inbox.take_fd()?.as_fd(), TASKS_PER_WORKER_MAX)?));
                 }
                 ToWorker::Load { function, definition } => worker.load(function, definition, functions),
                 ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
@@ -95,21 +101,21 @@ fn serve_calls(socket: &OwnedFd, outbox: Arc<Mutex<Outbox>>, functions: &mut dyn
                         if let Location::Shared { key, new: true, len, .. }
                         | Location::Room { key, new: true, len, .. } = value.place
                         {
-                            worker.cache.learn(key, inbox.take_fd()?, len);
+                            worker.cache.learn(key, held.inbox.take_fd()?, len);
                         }
                     }
                     if !worker.is_quick(run.function) {
                         locked(&worker.outbox).send(socket.as_fd(), true)?;
                     }
-                    let inbox = Incoming { socket: socket.as_fd(), inbox: &mut inbox, early: &mut early };
-                    worker.run(run, &inline, functions, inbox)?;
+                    drop(held);
+                    worker.run(run, &inline, functions, (socket.as_fd(), incoming))?;
                 }
                 // For a call that has ended meanwhile without waiting for it.
-                ToWorker::CalledBack { .. } => {}
+                ToWorker::CalledBack { .. } | ToWorker::Session { .. } => {}
             }
         }
         locked(&worker.outbox).send(socket.as_fd(), true)?;
-        if receive(&mut inbox, socket.as_fd(), &mut spin)? == Received::Closed {
+        if receive(&mut locked(incoming).inbox, socket.as_fd(), &mut spin)? == Received::Closed {
             return Ok(());
         }
     }
@@ -126,33 +132,16 @@ fn other_version() -> Option<String> {
     })
 }
 
-fn locked(outbox: &Mutex<Outbox>) -> MutexGuard<'_, Outbox> {
-    outbox.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A message with its inline values.
-type Message = (ToWorker, Vec<u8>);
-
-/// Returns the next message. Messages that arrived while a call waited for a reply are returned first.
-fn next(early: &mut VecDeque<Message>, inbox: &mut Inbox) -> io::Result<Option<Message>> {
-    match early.pop_front() {
-        Some(message) => Ok(Some(message)),
-        None => Ok(inbox.next::<ToWorker>()?.map(|(message, inline)| (message, inline.to_vec()))),
-    }
-}
-
-/// Messages that arrive while a call runs.
-struct Incoming<'a> {
-    socket: BorrowedFd<'a>,
-    inbox: &'a mut Inbox,
-    early: &'a mut VecDeque<Message>,
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program of a call, reached through the server.
 struct ServerCallbacks<'a> {
     serial: u64,
     outbox: &'a Mutex<Outbox>,
-    incoming: Incoming<'a>,
+    socket: BorrowedFd<'a>,
+    incoming: &'a Mutex<Incoming>,
 }
 
 impl ServerCallbacks<'_> {
@@ -160,23 +149,16 @@ impl ServerCallbacks<'_> {
         let asked = FromWorker::Callback { serial: self.serial, callback, values };
         let mut outbox = locked(self.outbox);
         outbox.push(&asked, std::iter::empty())?;
-        outbox.send(self.incoming.socket, true).map(drop)
+        outbox.send(self.socket, true).map(drop)
     }
 
     fn request_callback(&mut self, callback: u32, values: Vec<(Meta, Vec<u8>)>) -> io::Result<CallbackAnswer> {
+        let mut incoming = locked(self.incoming);
         self.send_callback(callback, values)?;
-        let Incoming { socket, inbox, early } = &mut self.incoming;
-        loop {
-            while let Some((message, inline)) = inbox.next::<ToWorker>()? {
-                match message {
-                    ToWorker::CalledBack { serial, answer } if serial == self.serial => return Ok(answer),
-                    message => early.push_back((message, inline.to_vec())),
-                }
-            }
-            if inbox.receive(*socket, true)? == Received::Closed {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-        }
+        incoming.await_reply(self.socket, |message, _| match message {
+            ToWorker::CalledBack { serial, answer } if serial == self.serial => Ok(answer),
+            other => Err(other),
+        })
     }
 }
 
@@ -242,7 +224,7 @@ impl Worker {
         run: Run,
         inline: &[u8],
         functions: &mut dyn Functions,
-        incoming: Incoming<'_>,
+        incoming: (BorrowedFd<'_>, &Mutex<Incoming>),
     ) -> io::Result<()> {
         let words = self.words.clone().ok_or_else(|| invalid("a call before the setup"))?;
         let board = ProgressBoard(words.words());
@@ -268,7 +250,7 @@ impl Worker {
         run: Run,
         inline: &[u8],
         functions: &mut dyn Functions,
-        incoming: Incoming<'_>,
+        incoming: (BorrowedFd<'_>, &Mutex<Incoming>),
     ) -> (Result<Vec<(Meta, Buffer)>, TaskError>, u64) {
         let Some(Some(loaded)) = self.loaded.get(run.function as usize) else {
             return (Err(cannot_run("it was never loaded".into())), 0);
@@ -289,7 +271,8 @@ impl Worker {
                     OutView { meta: out.meta.clone(), room: buffer.room(), stale }
                 })
                 .collect();
-            let mut program = ServerCallbacks { serial: run.serial, outbox: &self.outbox, incoming };
+            let (serial, (socket, incoming)) = (run.serial, incoming);
+            let mut program = ServerCallbacks { serial, outbox: &self.outbox, socket, incoming };
             let begin = Instant::now();
             let _running = nested::begin(&run);
             let call = || functions.call(run.function, &args, &mut outs, &mut program);
@@ -388,12 +371,6 @@ fn true_meta(out: &OutView<'_>) -> Meta {
     }
 }
 
-fn file_of(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let fd = sealed_file((bytes.len() as u64).next_multiple_of(4096))?;
-    Mapping::read_write(fd.as_fd(), bytes.len() as u64)?.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    Ok(fd)
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -444,7 +421,10 @@ mod tests {
             assert!(outbox.send(server.as_fd(), true).unwrap());
             worker
         };
-        assert!(serve_calls(&abandoned(), Arc::default(), &mut Refuses).is_err(), "the answer has nowhere to go");
+        assert!(
+            serve_calls(&abandoned(), Arc::default(), &Mutex::default(), &mut Refuses).is_err(),
+            "the answer has nowhere to go"
+        );
         serve(abandoned(), &mut Refuses).unwrap();
     }
 

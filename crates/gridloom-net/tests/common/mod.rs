@@ -244,6 +244,7 @@ impl Bench {
                     self.jobs.reply(call.task, answer);
                 }
                 JobEvent::Output(said) => panic!("{said:?}; no function of these tests says anything"),
+                JobEvent::Session { task, .. } => panic!("{task} has a session; no function of these tests does"),
                 JobEvent::Calling { task, .. } => panic!("{task} makes calls; no function of these tests does"),
             }
         }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use gridloom_base::{NameError, NodeId, ObjectId, RaisedCause, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
-use gridloom_core::node::{Event, Input};
+use gridloom_core::node::{Event, Input, SessionAnswer};
 use gridloom_idl::{UseKind, UsedName};
 
 use super::disk::Files;
 use super::nodes::Nodes;
 use super::sessions::{FunctionSessions, Step};
-use super::tasks::{Bodies, Tasks};
+use super::tasks::{Bodies, NextStep, Tasks};
 use crate::environment::Environment;
 use crate::kernel::Kernel;
 use crate::scheduled_event::StartedTask;
@@ -74,14 +74,21 @@ impl Calls {
     }
 
     /// Starts a task, which may have to wait for shared data first.
-    pub(crate) fn start(&mut self, environment: &mut Environment, nodes: &mut Nodes, server: NodeId, task: Arc<Task>) {
+    pub(crate) fn start(
+        &mut self,
+        environment: &mut Environment,
+        nodes: &mut Nodes,
+        server: NodeId,
+        task: Arc<Task>,
+    ) -> NextStep {
         let gets = self.shared_names(&task, UseKind::gets);
         let waits = !gets.is_empty();
         let view = nodes.server_view(&environment.hosts, server);
-        self.tasks.start(&mut environment.kernel, &view, task.clone(), waits);
+        let next = self.tasks.start(&mut environment.kernel, view, task.clone(), waits);
         if waits {
             self.wait_for_shared(environment, nodes, server, &task, gets);
         }
+        next
     }
 
     /// Handles the notification of a server that a task waits or has resumed.
@@ -90,29 +97,35 @@ impl Calls {
     }
 
     /// Handles the end of a task's file accesses.
-    pub(crate) fn files_done(&mut self, environment: &mut Environment, nodes: &mut Nodes, started: StartedTask) {
+    pub(crate) fn files_done(
+        &mut self,
+        environment: &mut Environment,
+        nodes: &mut Nodes,
+        started: &StartedTask,
+    ) -> NextStep {
         let view = nodes.server_view(&environment.hosts, started.node);
-        self.tasks.files_done(&mut environment.kernel, &view, started);
+        self.tasks.files_done(&mut environment.kernel, view, &started.task)
     }
 
-    /// Handles the end of a task's computation. Returns the input for its machine, unless it has to put shared data
-    /// first.
+    /// Handles the end of a task's computation. It may have to put shared data first.
     pub(crate) fn computed(
         &mut self,
         environment: &mut Environment,
         nodes: &mut Nodes,
         StartedTask { node, task }: StartedTask,
-    ) -> Option<Input> {
+    ) -> NextStep {
         let puts = self.shared_names(&task, UseKind::puts);
         if !puts.is_empty() {
             self.tasks.wait_after(node, &task);
             self.wait_for_shared(environment, nodes, node, &task, puts);
-            return None;
+            return NextStep::None;
         }
         let view = nodes.server_view(&environment.hosts, node);
-        let input = self.tasks.computed(&mut environment.kernel, view, &task);
-        self.end_shared(&mut environment.kernel, node, task.id);
-        Some(input)
+        let next = self.tasks.computed(&mut environment.kernel, view, &task);
+        if matches!(next, NextStep::Input(_)) {
+            self.end_shared(&mut environment.kernel, node, task.id);
+        }
+        next
     }
 
     /// Stops a task. Its machine is notified if it still ran.
@@ -130,10 +143,21 @@ impl Calls {
         server: NodeId,
         task: TaskId,
         answer: CallbackAnswer,
-    ) {
+    ) -> NextStep {
         let view = nodes.server_view(&environment.hosts, server);
-        let next = self.tasks.answer(&mut environment.kernel, view, task, answer);
-        next.into_iter().for_each(|input| environment.kernel.deliver(server, input));
+        self.tasks.answer(&mut environment.kernel, view, task, answer)
+    }
+
+    /// Passes an answer to a task that has made a request to its session.
+    pub(crate) fn answer_session(
+        &mut self,
+        environment: &mut Environment,
+        nodes: &mut Nodes,
+        (server, task): (NodeId, TaskId),
+        answer: (SessionAnswer, &[u8]),
+    ) -> NextStep {
+        let view = nodes.server_view(&environment.hosts, server);
+        self.tasks.answer_session(&mut environment.kernel, view, task, answer)
     }
 
     /// Discards the state of an object that has ended.
@@ -227,9 +251,13 @@ impl Calls {
     fn resume(&mut self, environment: &mut Environment, nodes: &mut Nodes, server: NodeId, task: TaskId) {
         environment.kernel.deliver(server, Input::Paused { task, waits: false });
         let view = nodes.server_view(&environment.hosts, server);
-        if let Some(ended) = self.tasks.resume(&mut environment.kernel, view, task) {
-            environment.kernel.deliver(server, ended);
-            self.end_shared(&mut environment.kernel, server, task);
+        match self.tasks.resume(&mut environment.kernel, view, task) {
+            NextStep::None => {}
+            NextStep::Input(ended) => {
+                environment.kernel.deliver(server, ended);
+                self.end_shared(&mut environment.kernel, server, task);
+            }
+            NextStep::Session(..) => unreachable!("bodies that open sessions move shared data themselves"),
         }
     }
 

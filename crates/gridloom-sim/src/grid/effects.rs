@@ -78,13 +78,22 @@ impl Grid {
                     let client = self.add_session_client(environment, node);
                     self.calls.open_session(node, client);
                 }
-                self.calls.start(environment, &mut self.nodes, node, task);
+                let next = self.calls.start(environment, &mut self.nodes, node, task);
+                if let Some(input) = self.advance(environment, node, next) {
+                    environment.kernel.deliver(node, input);
+                }
             }
             // A simulated slot takes one task at a time, so there is nothing to withdraw.
             Effect::WithdrawTask { .. } => {}
-            Effect::StopTask { task } => self.calls.stop(kernel, node, task),
+            Effect::StopTask { task } => {
+                self.calls.stop(kernel, node, task);
+                self.end_body_sessions(environment, node, Some(task), "its function was stopped");
+            }
             Effect::AnswerTask { task, answer } => {
-                self.calls.answer(environment, &mut self.nodes, node, task, answer);
+                let next = self.calls.answer(environment, &mut self.nodes, node, task, answer);
+                if let Some(input) = self.advance(environment, node, next) {
+                    environment.kernel.deliver(node, input);
+                }
             }
             Effect::EndObject { object } => self.calls.end_object(object),
             Effect::SetTimer { timer, at } => {
@@ -179,7 +188,8 @@ impl Grid {
         match self.nodes.node(node).role {
             Role::Client => {
                 self.nodes.add_event(node, event);
-                Some(node)
+                self.body_sessions.wake(&mut environment.kernel, node);
+                (!self.body_sessions.contains(node)).then_some(node)
             }
             Role::Agent | Role::Server => {
                 let now = environment.kernel.now();

@@ -4,7 +4,7 @@
 //!   nodes          machines, stores, timers, lives
 //!   connections    what nodes send to one another       storage    files that servers share
 //!   calls          tasks and their shared data          durable    disks
-//!   mappings       mappings that take time
+//!   mappings       mappings that take time             body_sessions  sessions that functions open
 //! ```
 //!
 //! The nodes are the lowest of these parts: the others get them passed, and do not see one another. [`Grid`] passes
@@ -13,6 +13,7 @@
 //!
 //! **Invariant:** the effects of a machine are performed one by one, and no machine is called meanwhile.
 
+mod body_sessions;
 mod calls;
 mod connections;
 mod disk;
@@ -41,6 +42,7 @@ use crate::network::{Links, Parcel, Route};
 use crate::scheduled_event::StartedTask;
 use crate::store::StoredValue;
 
+use body_sessions::BodySessions;
 use calls::Calls;
 use connections::Connections;
 pub use disk::Files;
@@ -58,6 +60,7 @@ pub(crate) struct Grid {
     nodes: Nodes,
     connections: Connections,
     calls: Calls,
+    body_sessions: BodySessions,
     storages: Storages,
     durable: Durable,
     mappings: Mappings,
@@ -88,6 +91,7 @@ impl Grid {
             nodes: Nodes::default(),
             connections: Connections::new(config.seed, config.parts),
             calls: Calls::new(config.efficiencies),
+            body_sessions: BodySessions::default(),
             storages: Storages::new(config.storages),
             durable: Durable::new(config.disks),
             mappings: Mappings::new(config.seed, config.slow_mappings_of),
@@ -221,14 +225,21 @@ impl Grid {
     }
 
     /// Handles the end of a task's file accesses.
-    pub(crate) fn on_files_done(&mut self, environment: &mut Environment, started: StartedTask) {
-        self.calls.files_done(environment, &mut self.nodes, started);
+    pub(crate) fn on_files_done(
+        &mut self,
+        environment: &mut Environment,
+        started: &StartedTask,
+    ) -> Option<MachineInput> {
+        let next = self.calls.files_done(environment, &mut self.nodes, started);
+        let input = self.advance(environment, started.node, next)?;
+        Some(MachineInput::new(started.node, input))
     }
 
     /// Handles the end of a task's computation.
     pub(crate) fn on_task_done(&mut self, environment: &mut Environment, started: StartedTask) -> Option<MachineInput> {
         let node = started.node;
-        let input = self.calls.computed(environment, &mut self.nodes, started)?;
+        let next = self.calls.computed(environment, &mut self.nodes, started);
+        let input = self.advance(environment, node, next)?;
         Some(MachineInput::new(node, input))
     }
 
@@ -254,6 +265,8 @@ impl Grid {
         self.nodes.end(node, why);
         self.calls.end_tasks(&mut environment.kernel, node);
         self.connections.end_node(environment, node, why);
+        self.body_sessions.wake(&mut environment.kernel, node);
+        self.end_body_sessions(environment, node, None, "its server has ended");
         if self.nodes.node(node).role == Role::Server
             && let Some(client) = self.calls.close_session(node)
         {

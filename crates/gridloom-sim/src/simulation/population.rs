@@ -158,6 +158,11 @@ impl Simulation {
         self.grid.nodes().node(node).end.as_deref()
     }
 
+    /// Returns the name of a node's host.
+    pub fn host_of(&self, node: NodeId) -> &str {
+        &self.platform().hosts()[self.grid.nodes().node(node).host.0 as usize].name
+    }
+
     /// Returns the current speed of a node's host, operations per second.
     pub fn flops_of(&self, node: NodeId) -> f64 {
         self.environment.hosts.measured_flops(self.grid.nodes().node(node).host)

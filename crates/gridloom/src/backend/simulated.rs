@@ -80,6 +80,11 @@ impl SimBackend {
         self.simulation().servers_alive()
     }
 
+    /// The name of the client's host.
+    pub(crate) fn host(&self) -> String {
+        self.simulation().host_of(self.client).to_string()
+    }
+
     /// Makes the report, without the session's groups.
     pub(crate) fn report(&self) -> SimulationReport {
         SimulationReport::new(&self.simulation(), &self.names)

@@ -36,7 +36,7 @@ use crate::{Arg, Handle, Submitted, Value};
 pub use error::DataError;
 use managed::DescribedDatum;
 pub use new_file::PendingFile;
-pub use places::{DataPlaces, Memory, NoMemory, servers_named};
+pub use places::{DataPlaces, Memory, NoMemory, is_this_machine, servers_named};
 pub use single_copy::{Argument, SingleCopyData};
 pub use view::reads_same_elements;
 

@@ -53,7 +53,8 @@ impl Memory for NoMemory {
 }
 
 /// Resolves a name to servers: the server of that name; the one at that address, or at the address that `names` has for
-/// the name; or all servers of the host of that name.
+/// the name; or all servers of the host of that name. In a simulation `here` is the host of the program: names of this machine
+/// mean that host, and ports mean nothing.
 ///
 /// # Errors
 /// If no server matches.
@@ -61,17 +62,27 @@ pub fn servers_named<'s>(
     name: &str,
     names: &BTreeMap<String, String>,
     servers: &'s [ServerView],
+    here: Option<&str>,
 ) -> Result<Vec<&'s ServerView>, DataError> {
     let address = names.get(name).map_or(name, String::as_str);
     let one = servers.iter().find(|server| server.name == name);
     let one = one.or_else(|| servers.iter().find(|server| server.address == address));
-    let found: Vec<&ServerView> = match one {
-        Some(server) => vec![server],
-        None => on_host(address, servers),
+    let found: Vec<&ServerView> = match (one, here) {
+        (Some(server), _) => vec![server],
+        (None, None) => on_host(address, servers),
+        (None, Some(here)) => {
+            let host = if is_this_machine(address) { here } else { without_port(address) };
+            let is_there = |server: &&ServerView| host_of(&server.address).trim_start_matches(SIMULATED) == host;
+            servers.iter().filter(is_there).collect()
+        }
     };
     if found.is_empty() {
         let known: Vec<&str> = servers.iter().take(NAMES_MAX).map(|server| server.name.as_str()).collect();
-        let text = format!("there is no server '{name}'; servers are {}", known.join(", "));
+        let meant = match here.filter(|_| is_this_machine(address)) {
+            Some(here) => format!(" on the program's simulated host '{here}'"),
+            None => String::new(),
+        };
+        let text = format!("there is no server '{name}'{meant}; servers are {}", known.join(", "));
         return Err(DataError::UnknownServer(text));
     }
     Ok(found)
@@ -97,17 +108,36 @@ fn on_host<'s>(host: &str, servers: &'s [ServerView]) -> Vec<&'s ServerView> {
     servers.iter().filter(is_meant).collect()
 }
 
+/// Reports whether a host name, perhaps with a port, is one of this machine's, without asking the network.
+pub fn is_this_machine(name: &str) -> bool {
+    let host = without_port(name);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback()) || is_own_name(host)
+}
+
+fn without_port(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && name.parse::<IpAddr>().is_err() => host,
+        _ => name,
+    }
+}
+
+fn is_own_name(host: &str) -> bool {
+    rustix::system::uname().nodename().to_str().is_ok_and(|own| own == host)
+}
+
 /// Returns the addresses of a host name. All of this machine's loopback addresses and its own name count as one.
 fn addresses_of(host: &str) -> Vec<IpAddr> {
-    let is_own = rustix::system::uname().nodename().to_str().is_ok_and(|own| own == host);
     let found = (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default();
     let mut found: Vec<IpAddr> = found;
-    if is_own || found.iter().any(IpAddr::is_loopback) {
+    if is_own_name(host) || found.iter().any(IpAddr::is_loopback) {
         found.push(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
     found
 }
 
+/// Beginning of the addresses of simulated nodes.
+const SIMULATED: &str = "sim://";
 /// Maximum number of servers that an error lists.
 const NAMES_MAX: usize = 8;
 
@@ -118,7 +148,7 @@ impl DataPlaces<'_> {
     /// If there is none.
     pub fn server(&self, name: &str) -> Result<(NodeId, String), DataError> {
         let view = self.grid.servers();
-        let found = servers_named(name, &self.server_names, &view.servers)?;
+        let found = servers_named(name, &self.server_names, &view.servers, self.grid.simulated_host().as_deref())?;
         Ok((found[0].node, found[0].name.clone()))
     }
 

@@ -11,7 +11,7 @@ use gridloom_base::dial::ConnectionFault;
 
 use super::parts::{Dropped, Launches, ObjectCounts, Retention};
 use super::{CONNECT_LIMIT, Inner, OptionalPriority, Session, State, await_models};
-use crate::backend::{Backend, NetBackend, SimBackend};
+use crate::backend::{Backend, FunctionBackend, NetBackend, SimBackend};
 use crate::local::{LocalConfig, LocalProcesses, StartProgress};
 use crate::simulate::SimulateConfig;
 use crate::testbed_grid::TestbedGridConfig;
@@ -116,8 +116,11 @@ pub(crate) fn connect_servers(servers: &[String], limit: Duration) -> Result<Ses
 }
 
 /// Under `gridloom simulate` and `gridloom testbed`, a grid that a program starts or connects to is always the simulated grid,
-/// or the testbed's. A simulated process gets a client in its own simulation.
+/// or the testbed's. A simulated process gets a client in its own simulation, and so does a function that a simulated grid runs.
 fn from_environment(local: Option<&LocalConfig>) -> Result<Option<Session>, Error> {
+    if let Some(backend) = FunctionBackend::of_function() {
+        return open_simulated(backend?).map(Some);
+    }
     if let Some(backend) = SimBackend::of_process(local) {
         let session = open_simulated(backend?)?;
         // Servers that are down are not awaited.

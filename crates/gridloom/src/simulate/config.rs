@@ -18,7 +18,10 @@ use crate::{Error, LocalConfig, read_text};
 const PROGRAM_START_S_MAX: f64 = 86_400.0;
 
 /// Set by `gridloom simulate` for the program that it runs.
-const VARIABLE: &str = "GRIDLOOM_SIMULATE";
+pub(super) const VARIABLE: &str = "GRIDLOOM_SIMULATE";
+
+/// Its value in workers of a simulation.
+pub(super) const OF_WORKERS: &str = "worker";
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SimulateConfig {
@@ -89,6 +92,10 @@ impl SimulateConfig {
     /// Reads the configuration that `gridloom simulate` set for this program, and adds what the program would have started itself.
     pub(crate) fn from_environment(local: Option<&LocalConfig>) -> Result<Option<SimulateConfig>, Error> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        if text == OF_WORKERS {
+            let why = "a function of a simulated grid opens sessions while it runs, not while its module is imported";
+            return Err(Error::Usage(why.into()));
+        }
         let config: SimulateConfig = serde_json::from_str(&text.to_string_lossy())
             .map_err(|error| Error::Input(format!("{VARIABLE} is not a valid configuration: {error}")))?;
         Ok(Some(config.with_local(local)))

@@ -18,13 +18,16 @@ use crate::node::AgentTimer;
 use crate::node::link_measurement::peers_to_measure;
 use crate::node::message::{DirectoryToServer, LinkToProber};
 use crate::node::protocol::Effect;
-use gridloom_base::limits::{HEARTBEAT_NS, SHARED_NIC_SERVERS_MAX};
+use gridloom_base::limits::{HEARTBEAT_NS, LINK_PROBE_NS, SHARED_NIC_SERVERS_MAX};
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::{Bottleneck, CompletedTransfer, LinkEstimate, LinkReport, Links, NextSuspects};
+use gridloom_perf::{Bottleneck, CompletedTransfer, LinkEstimate, LinkReport, Links, NextSuspects, Path};
 
 /// Number of links among which one that needs a probe is sought at each heartbeat. If there are more, each search continues where
 /// the last one ended.
 const CHECKED_PER_BEAT: usize = 4096;
+
+/// Time after which a link is probed even if it is busy, so that a grid that is always busy finds links that have changed.
+const BUSY_PROBE_NS: u64 = LINK_PROBE_NS / 2;
 
 /// The agent's knowledge of the links between hosts, and the measurements that it has requested.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(super) struct HostLinks {
     probe_turn: NodeId,
     /// The link that was looked at last in search of those that need a probe.
     checked: Option<Pair>,
+    /// Time of the last probe that disregarded busy links.
+    busy_probed: Time,
     /// Turns to measure links.
     turns: Turns,
     paths: Paths,
@@ -46,7 +51,16 @@ pub(super) struct HostLinks {
 impl Default for HostLinks {
     fn default() -> HostLinks {
         let (models, turns, paths, relays) = Default::default();
-        HostLinks { models, settle_timer_is_set: false, probe_turn: NodeId(0), checked: None, turns, paths, relays }
+        HostLinks {
+            models,
+            settle_timer_is_set: false,
+            probe_turn: NodeId(0),
+            checked: None,
+            busy_probed: Time::ZERO,
+            turns,
+            paths,
+            relays,
+        }
     }
 }
 
@@ -213,25 +227,45 @@ impl HostLinks {
 
     /// Requests a measurement of one link that has not been measured for a long time; doubtful links come first. Only
     /// one link is measured at a time, so that probes do not disturb one another, and servers take turns.
-    pub(super) fn request_probe(&mut self, now: Time, servers: &Registry, out: &mut Vec<Effect>) {
+    ///
+    /// A probe beside a transfer slows it down, and says little. So links that share bandwidth with shared data in transfer (`moving`)
+    /// or with a plan's transfers are rarely measured, except that plans wait for the recovery of their links.
+    pub(super) fn request_probe(
+        &mut self,
+        now: Time,
+        servers: &Registry,
+        (moving, planned): (BTreeSet<Pair>, impl Iterator<Item = Pair>),
+        out: &mut Vec<Effect>,
+    ) {
+        let is_overdue = now.since(self.busy_probed) >= BUSY_PROBE_NS;
+        let (moving, planned) = match is_overdue {
+            true => Default::default(),
+            false => (self.busy_parts(moving.iter().cloned()), self.busy_parts(planned.chain(moving))),
+        };
         let NextSuspects { doubtful, narrow, last } =
             self.models.next_suspects(self.checked.as_ref(), CHECKED_PER_BEAT);
         self.checked = last;
-        let doubtful = doubtful.into_iter().filter(|pair| self.models.is_due(now, pair));
+        let is_idle = |pair: &Pair, busy: &Busy| !busy.affects(pair, &self.paths);
+        let doubtful = doubtful.into_iter().filter(|pair| self.models.is_due(now, pair) && is_idle(pair, &moving));
         let narrow = narrow.into_iter().filter(|pair| now.since(self.models.last(pair)) >= HEARTBEAT_NS);
+        let narrow = narrow.filter(|pair| is_idle(pair, &planned));
         let mut suspects: Vec<Pair> = doubtful.chain(narrow).collect();
         suspects.sort_by_key(|pair| self.models.last(pair));
         // Clients probe the links to and from themselves.
         let on_both = |(from, to): Pair| Some((servers.on_host(&from)?, servers.on_host(&to)?));
         let suspect = suspects.into_iter().find_map(on_both);
-        let Some((from, to)) = suspect.or_else(|| self.next_due_link(now, servers)) else { return };
-        self.models.request_probe(now, (servers.location(from), servers.location(to)));
+        let Some((from, to)) = suspect.or_else(|| self.next_due_link(now, servers, &planned)) else { return };
+        let pair = (servers.location(from), servers.location(to));
+        if planned.is_empty() {
+            self.busy_probed = now;
+        }
+        self.models.request_probe(now, pair);
         self.send_measure_link(servers, from, to, out);
     }
 
     /// Returns the server whose turn it is, and the server at the other end of its link that is due for a probe and was
     /// measured longest ago.
-    fn next_due_link(&mut self, now: Time, servers: &Registry) -> Option<(NodeId, NodeId)> {
+    fn next_due_link(&mut self, now: Time, servers: &Registry, busy: &Busy) -> Option<(NodeId, NodeId)> {
         let is_usable = |server: &Registered| !server.is_stateless() && server.links_done;
         let mut in_order = servers.after(Some(self.probe_turn)).chain(servers.iter());
         let (from, sender) = in_order.find(|(_, server)| is_usable(server))?;
@@ -245,11 +279,23 @@ impl HostLinks {
             let pair = (here.clone(), servers.location(to));
             let is_broken = [sender.reach(to), receiver.reach(from)].contains(&Reach::Broken);
             let is_due = pair.0 != pair.1 && !is_broken && self.models.is_due(now, &pair);
+            let is_due = is_due && !busy.affects(&pair, &self.paths);
             is_due.then(|| (self.models.last(&pair), to))
         });
         let oldest = due.min();
         self.probe_turn = from;
         oldest.map(|(_, to)| (from, to))
+    }
+
+    /// Returns the parts of the network that transfers between these pairs use.
+    fn busy_parts(&self, moving: impl Iterator<Item = Pair>) -> Busy {
+        let mut busy = Busy::default();
+        for pair in moving.filter(|(from, to)| from != to) {
+            busy.paths.extend(self.paths.path_of(&pair));
+            busy.senders.insert(pair.0);
+            busy.receivers.insert(pair.1);
+        }
+        busy
     }
 
     /// Has a server measure its link to another one alone.
@@ -333,6 +379,27 @@ impl HostLinks {
         }
         let due = self.turns.due().into_iter().chain(self.paths.due(now).filter(|_| self.turns.has_waiting()));
         out.extend(due.min().map(|at| Effect::SetTimer { timer: AgentTimer::Turns.into(), at }));
+    }
+}
+
+/// The network interfaces and paths that transfers use.
+#[derive(Debug, Default)]
+struct Busy {
+    senders: BTreeSet<String>,
+    receivers: BTreeSet<String>,
+    paths: BTreeSet<Path>,
+}
+
+impl Busy {
+    fn is_empty(&self) -> bool {
+        self.senders.is_empty()
+    }
+
+    /// Reports whether a link shares bandwidth with one of the transfers.
+    fn affects(&self, pair: &Pair, paths: &Paths) -> bool {
+        self.senders.contains(&pair.0)
+            || self.receivers.contains(&pair.1)
+            || paths.path_of(pair).is_some_and(|path| self.paths.contains(&path))
     }
 }
 

@@ -628,7 +628,9 @@ impl Agent {
             out.push(Effect::Disconnect { peer });
             self.on_lost(now, peer, &format!("silent for {:.1} s", ns_to_seconds(silence_ns)), out);
         }
-        self.links.request_probe(now, &self.registry, out);
+        let moving = self.names.transfer_pairs().map(|nodes| self.pair(nodes)).collect();
+        let planned = self.plans.transfers().cloned();
+        self.links.request_probe(now, &self.registry, (moving, planned), out);
         self.push_for_waiting(out);
         let (names, grid) = self.names(now);
         names.on_heartbeat(grid, out);

@@ -71,7 +71,12 @@ struct PathMeasurement {
 impl Paths {
     /// True if a link is assumed to share its path with others.
     pub(super) fn is_shared(&self, pair: &Pair) -> bool {
-        self.shared.path_of(&pair.0, &pair.1).is_some()
+        self.path_of(pair).is_some()
+    }
+
+    /// Returns the path that a link is assumed to share with others.
+    pub(super) fn path_of(&self, pair: &Pair) -> Option<Path> {
+        self.shared.path_of(&pair.0, &pair.1)
     }
 
     /// Returns the state of a link before its turn.

@@ -147,7 +147,7 @@ impl OwnLinks {
 
     /// Handles a peer's confirmation of a probe. Returns true if its link is now measured.
     pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) -> bool {
-        let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, out) else { return false };
+        let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, false, out) else { return false };
         if self.learned.of(&self.me, &from).is_none() {
             self.learned.add_first_probe(now, self.me, from, link);
         } else {

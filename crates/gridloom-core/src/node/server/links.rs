@@ -94,7 +94,9 @@ impl Links {
         size_bytes: u64,
         out: &mut Vec<Effect>,
     ) -> Option<LinkEstimate> {
-        self.measuring.probe_arrived(now, from, size_bytes, out)
+        let began = self.measuring.began();
+        let has_data = self.last_sent.values().any(|at| *at >= began);
+        self.measuring.probe_arrived(now, from, size_bytes, has_data, out)
     }
 
     /// Ends the turn for a link that is measured or cannot be measured.
@@ -195,6 +197,29 @@ mod tests {
         assert_eq!(links.turn(Time(1), AGENT, OTHER, false, &mut members, &mut out), Some(LinkToAgent::LinksDone));
         assert_eq!(links.peer_lost(OTHER, &mut out), None);
         links.check().unwrap();
+    }
+
+    #[test]
+    fn a_measurement_ends_when_data_are_sent() {
+        let sent_by = |sends: bool| {
+            let (mut links, mut members) = (Links::new(Arc::new(offering_nothing())), Members::default());
+            let mut out = Vec::new();
+            members.add(Time(0), OTHER, Role::Server);
+            links.measure(Time(1), AGENT, (OTHER, "there:1".into()), false, &members, &mut out);
+            links.turn(Time(1), AGENT, OTHER, true, &mut members, &mut out);
+            (0..3).for_each(|_| links.answered(Time(2), (OTHER, 2_000_000), &mut members, &mut out));
+            let datum = gridloom_base::DatumId { client: NodeId(9), serial: 1 };
+            if sends {
+                links.sent(Time(3), &[Effect::SendDatum { to: OTHER, datum }], &members);
+            }
+            let (mut probes, mut now) = (0, 10_000_000);
+            while let Some(Effect::SendProbe { size_bytes, .. }) = out.pop() {
+                (probes, now) = (probes + 1, now + 10 * size_bytes);
+                links.probe_arrived(Time(now), OTHER, size_bytes, &mut out);
+            }
+            probes
+        };
+        assert_eq!((sent_by(false) > 2, sent_by(true)), (true, 1));
     }
 
     #[test]

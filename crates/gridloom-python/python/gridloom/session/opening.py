@@ -143,7 +143,6 @@ def local(
             *variables.items(),
         ],
         silent=on_output is None,
-        executes=_executes(),
     )
     return Grid(raw, on_output, progress=shows, folder=folder)
 
@@ -220,12 +219,12 @@ def connect(
         raise UsageError(f"connect: servers is a list of addresses, got {servers!r}")
     if servers is not None:
         addresses = [checked_text("connect: a server", str(server)) for server in servers]
-        grid = Grid(_gridloom.connect_servers(addresses, _executes(), limit), on_output, progress=shows)
+        grid = Grid(_gridloom.connect_servers(addresses, limit), on_output, progress=shows)
         for server, why in grid._raw.unreachable():
             warnings.warn(f"going on without the server at {server}: {why}", ConnectWarning, stacklevel=2)
         return grid
     agent = address or os.environ.get("GRIDLOOM_AGENT") or _DEFAULT_ADDRESS
-    return Grid(_gridloom.connect(agent, _executes(), limit), on_output, progress=shows)
+    return Grid(_gridloom.connect(agent, limit), on_output, progress=shows)
 
 
 def connect_engine(engine: Engine, functions: Iterable[Callable[..., Any]], measured: Measured | None = None) -> Grid:
@@ -332,14 +331,6 @@ def _blas() -> str | None:
         return None
     library = blas_library()
     return None if library is None else os.fspath(library)
-
-
-def _executes() -> bool:
-    """Whether ``gridloom simulate``, if this runs under it, runs the functions too."""
-    try:
-        return bool(json.loads(os.environ["GRIDLOOM_SIMULATE"]).get("execute", False))
-    except (KeyError, ValueError, AttributeError):
-        return False
 
 
 def _paths(name: str, paths: Iterable[_Path]) -> list[str]:
