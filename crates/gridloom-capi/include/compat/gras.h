@@ -18,13 +18,15 @@
  * basic types, "string", or structs of GRAS_DEFINE_TYPE, and arrays of a fixed number of them.
  *
  * Received data are blocks of memory of the library, with all that pointers point to. This header replaces free(), so that programs may
- * free these pointers one by one, as in GRAS: the block is freed with the last of them, or by gras_exit().
+ * free these pointers one by one, as in GRAS: the block is freed with the last of them, or by gras_exit(). A block stays until
+ * gras_exit() if its structs have arrays of pointers, or nested structs with pointers.
  *
  * For C99 and later, with GCC or Clang. */
 #ifndef GRIDLOOM_GRAS_H
 #define GRIDLOOM_GRAS_H
 
 #include <float.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "../gridloom.h"
@@ -164,7 +166,7 @@ static inline int64_t gras_or_throw_(int64_t code) {
 typedef struct gras_known_ {
     const char *name, *kind;
     size_t bytes;
-    int pointers; /* in each element */
+    int pointers; /* in each element; or GRAS_UNCOUNTED_ */
     struct gras_known_ *next;
 } gras_known_;
 
@@ -188,10 +190,60 @@ typedef struct gras_envelope_ {
 GRAS_SHARED_ gras_known_ *gras_all_known_;
 GRAS_SHARED_ gras_datadesc_type_t gras_all_described_;
 
-/* Replaces annotations by those of gridloom_layout.h: GRAS_ANNOTE(size, n) by GRIDLOOM_LENGTH(n). Counts pointers. */
-static inline char *gras_annotated_(const char *text, int *pointers) {
+/* The number of an element's pointers depends on the data, or its declaration is not simple. Blocks of such a type stay until
+ * gras_exit(). */
+enum { GRAS_UNCOUNTED_ = -1 };
+
+static inline int gras_is_word_(const char *text, size_t length, const char *word) {
+    return strlen(word) == length && strncmp(text, word, length) == 0;
+}
+static inline int gras_is_basic_(const char *text, size_t length) {
+    static const char *const words[] = {"char", "short", "int", "long", "float", "double", "unsigned", "signed", "size_t", "_Bool"};
+    size_t at;
+    for (at = 0; at < sizeof words / sizeof *words; at++)
+        if (gras_is_word_(text, length, words[at])) return 1;
+    text += *text == 'u';
+    return strncmp(text, "int", 3) == 0 && text[3] >= '0' && text[3] <= '9';
+}
+static inline int gras_has_no_pointer_(const char *name, size_t length) {
+    const gras_known_ *known = gras_all_known_;
+    while (known != NULL && !gras_is_word_(name, length, known->name)) known = known->next;
+    return known != NULL && known->pointers == 0;
+}
+/* Returns the number of pointers of a struct if each is a member of its own, to elements without pointers. */
+static inline int gras_count_pointers_(const char *text) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    int pointers = 0, stars = 0, depth = 0, is_type_next = 1, is_struct = 0;
+    const char *at = strchr(text, '{');
+    if (at == NULL) return GRAS_UNCOUNTED_;
+    for (at++; *at != '\0' && *at != '}';) {
+        size_t length = strspn(at, letters);
+        if (length == 0) {
+            int is_array_of_pointers = *at == '[' && depth == 0 && stars > 0;
+            depth += (*at == '(' || *at == '[') - (*at == ')' || *at == ']');
+            if (depth == 0 && (*at == ',' || *at == ';')) stars = 0;
+            if (*at == ';') is_type_next = 1;
+            if (depth == 0 && *at == '*') pointers++, stars++;
+            if (is_array_of_pointers || stars > 1 || *at == '{') return GRAS_UNCOUNTED_;
+            at++;
+            continue;
+        }
+        if (is_type_next && gras_is_word_(at, length, "struct")) {
+            is_struct = 1;
+        } else if (is_type_next && !gras_is_word_(at, length, "const")) {
+            if (!(is_struct ? gras_has_no_pointer_(at, length) : gras_is_basic_(at, length))) return GRAS_UNCOUNTED_;
+            is_type_next = is_struct = 0;
+        }
+        at += length;
+    }
+    /* The text may declare several structs. */
+    return strchr(at, '{') == NULL ? pointers : GRAS_UNCOUNTED_;
+}
+
+/* Replaces annotations by those of gridloom_layout.h: GRAS_ANNOTE(size, n) by GRIDLOOM_LENGTH(n). */
+static inline char *gras_annotated_(const char *text) {
     char *out = (char *)calloc(2, strlen(text) * 2 + 1), *to = out;
-    for (*pointers = 0; *text != '\0';) {
+    while (*text != '\0') {
         if (strncmp(text, "GRAS_ANNOTE(", 12) == 0) {
             const char *comma = strchr(text, ',');
             to += sprintf(to, "GRIDLOOM_LENGTH(");
@@ -202,7 +254,6 @@ static inline char *gras_annotated_(const char *text, int *pointers) {
                 *to++ = *text++;
             }
         } else {
-            *pointers += *text == '*';
             *to++ = *text++;
         }
     }
@@ -212,7 +263,8 @@ static inline void gras_declare_(gras_known_ *known, const char *raw, const char
     if (raw != NULL) {
         gridloom_declaration type = {NULL, NULL, NULL, file, line, 0, 0, 0};
         /* Names of #define are replaced, unless there are annotations, which would be gone as well. */
-        char *text = gras_annotated_(strstr(raw, "GRAS_ANNOTE") == NULL ? expanded : raw, &known->pointers);
+        char *text = gras_annotated_(strstr(raw, "GRAS_ANNOTE") == NULL ? expanded : raw);
+        known->pointers = gras_count_pointers_(text);
         type.text = text;
         gridloom_declare(&type);
         free(text);
@@ -446,7 +498,8 @@ static inline void gras_release_(gras_received_ *received) {
 }
 /* Begins the use of a message: by the caller, and by the program for each of its pointers. */
 static inline void gras_use_(gras_received_ *received) {
-    received->uses = 1 + (long)received->type->pointers * gras_envelope_of_(received)->gras_count;
+    long pointers = received->type->pointers;
+    received->uses = pointers == GRAS_UNCOUNTED_ ? LONG_MAX : 1 + pointers * gras_envelope_of_(received)->gras_count;
     gras_append_(&gras_used_, received);
 }
 static inline void gras_free_(void *pointer) {
