@@ -169,21 +169,22 @@ static inline diet_profile_t *diet_profile_alloc(const char *pb_name, int last_i
     return profile;
 }
 
-/* Removes a call from those that are outstanding. */
-static inline void diet_forget_(diet_profile_t *profile) {
+/* Removes a call from those that are outstanding: the one of that profile, or of that session if `profile` is NULL. Returns its
+ * profile; NULL if there is none. */
+static inline diet_profile_t *diet_forget_(diet_profile_t *profile, diet_reqID_t id) {
     pthread_mutex_lock(&diet_lock_);
-    for (diet_profile_t **link = &diet_outstanding_; *link != NULL; link = &(*link)->next_np)
-        if (*link == profile) {
-            *link = profile->next_np;
-            break;
-        }
+    diet_profile_t **link = &diet_outstanding_;
+    while (*link != NULL && (profile != NULL ? *link != profile : (*link)->dietReqID != id)) link = &(*link)->next_np;
+    diet_profile_t *found = *link;
+    if (found != NULL) *link = found->next_np;
     pthread_mutex_unlock(&diet_lock_);
+    return found;
 }
 
 /* Does not free values: diet_free_data does. */
 static inline int diet_profile_free(diet_profile_t *profile) {
     if (profile == NULL) return 1;
-    diet_forget_(profile);
+    diet_forget_(profile, GRPC_SESSIONID_VOID);
     for (int at = 0; at <= profile->last_out; at++) {
         free(profile->parameters[at].swapped_np);
         free(profile->parameters[at].desc.id);
@@ -681,14 +682,8 @@ static inline diet_error_t diet_parallel_call_async(diet_profile_t *profile, die
 
 /* Delivers the results of a session that has ended. */
 static inline diet_error_t diet_ended_(diet_reqID_t id, int error) {
-    diet_profile_t *profile;
-    pthread_mutex_lock(&diet_lock_);
-    for (profile = diet_outstanding_; profile != NULL && profile->dietReqID != id; profile = profile->next_np) {
-    }
-    pthread_mutex_unlock(&diet_lock_);
-    if (profile == NULL) return error;
-    diet_forget_(profile);
-    return error == GRPC_NO_ERROR ? diet_deliver_(profile) : error;
+    diet_profile_t *profile = diet_forget_(NULL, id);
+    return profile != NULL && error == GRPC_NO_ERROR ? diet_deliver_(profile) : error;
 }
 static inline diet_error_t diet_wait(diet_reqID_t id) { return diet_ended_(id, grpc_wait(id)); }
 static inline diet_error_t diet_wait_and(diet_reqID_t *ids, size_t length) {
@@ -707,20 +702,41 @@ static inline diet_error_t diet_wait_any(diet_reqID_t *id) {
     int error = grpc_wait_any(id);
     return id == NULL ? error : diet_ended_(*id, error);
 }
+/* Waits for the calls that are outstanding now. */
 static inline diet_error_t diet_wait_all(void) {
-    int error = grpc_wait_all();
-    while (diet_outstanding_ != NULL) {
-        diet_reqID_t id = diet_outstanding_->dietReqID;
-        int own = diet_ended_(id, error == GRPC_NO_ERROR ? error : grpc_get_error(id));
+    size_t count = 0;
+    pthread_mutex_lock(&diet_lock_);
+    for (diet_profile_t *profile = diet_outstanding_; profile != NULL; profile = profile->next_np) count++;
+    diet_reqID_t *ids = (diet_reqID_t *)malloc((count + 1) * sizeof *ids);
+    count = 0;
+    for (diet_profile_t *profile = diet_outstanding_; profile != NULL; profile = profile->next_np) ids[count++] = profile->dietReqID;
+    pthread_mutex_unlock(&diet_lock_);
+    int error = grpc_wait_and(ids, 0);
+    for (size_t at = 0; at < count; at++) {
+        int own = grpc_wait(ids[at]);
+        /* Another thread has waited for it. */
+        if (own == GRPC_INVALID_SESSION_ID) continue;
+        own = diet_ended_(ids[at], own);
         if (error == GRPC_NO_ERROR) error = own;
     }
+    free(ids);
     return error;
 }
 
 #define diet_probe grpc_probe
 #define diet_probe_or grpc_probe_or
-#define diet_cancel grpc_cancel
-#define diet_cancel_all grpc_cancel_all
+/* The profile of a cancelled call gets no results, and may be used again. */
+static inline diet_error_t diet_cancel(diet_reqID_t id) {
+    diet_forget_(NULL, id);
+    return grpc_cancel(id);
+}
+static inline diet_error_t diet_cancel_all(void) {
+    pthread_mutex_lock(&diet_lock_);
+    diet_outstanding_ = NULL;
+    pthread_mutex_unlock(&diet_lock_);
+    return grpc_cancel_all();
+}
+
 #define diet_get_error grpc_get_error
 #define diet_get_handle grpc_get_handle
 #define diet_get_failed_session grpc_get_failed_sessionid
