@@ -30,7 +30,11 @@ PROGRAMS = {
         "1 5.25\n2 10.25\n3 15.25\n4 20.25\n5 25.25\nGRPC_INVALID_SESSION_ID\nGRPC_FUNCTION_NOT_FOUND\n",
     ),
     "diet_wait_all.c": (["client.cfg"], "0: 20, 2\n0: 200\n0: 200, GRPC_INVALID_SESSION_ID\n"),
-    "diet_persistent.cc": (["client.cfg"], "at the client: 2\n20 10 40 30\n" + "GRPC_RPC_REFUSED\n" * 4),
+    "diet_persistent.cc": (
+        ["client.cfg"],
+        "at the client: 2\n20 10 40 30\n-1 at the client, then 10\n-1 at the client, then 10\n20 at the client, then 10\n"
+        + "GRPC_RPC_REFUSED\n" * 4,
+    ),
     "ninf_mmul.c": (["-server", "{0}"], "1 2 2\nGRPC_FUNCTION_NOT_FOUND\n"),
     "ninf_pi.c": (["{0}", "{1}"], "2 answers, none left\nPI = 3.1\nGRPC_SERVER_NOT_FOUND\n"),
     "ninf_executables.c": ([], "20.25 1.5 3.5, 1\n"),

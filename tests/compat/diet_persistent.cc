@@ -1,5 +1,6 @@
 // Data that stay on servers, and profiles that differ from the description. C++.
 #include <cstdio>
+#include <initializer_list>
 
 #include "DIET_client.h"
 
@@ -28,6 +29,20 @@ int main(int argc, char *argv[]) {
     if (diet_call(second)) return 3;
     diet_matrix_get(diet_parameter(second, 2), &result, NULL, NULL, NULL, NULL);
     printf("%g %g %g %g\n", result[0], result[1], result[2], result[3]);
+    free(result);
+    for (diet_persistence_mode_t mode : {DIET_PERSISTENT, DIET_STICKY, DIET_STICKY_RETURN}) {
+        double *value = NULL;
+        diet_profile_t *left = product(scaled->parameters[1].desc.id);
+        diet_matrix_set(diet_parameter(left, 2), NULL, mode, DIET_DOUBLE, 2, 2, DIET_ROW_MAJOR);
+        if (diet_call(left)) return 4;
+        diet_matrix_get(diet_parameter(left, 2), &value, NULL, NULL, NULL, NULL);
+        diet_profile_t *back = product(left->parameters[2].desc.id);
+        if (diet_call(back)) return 5;
+        diet_matrix_get(diet_parameter(back, 2), &result, NULL, NULL, NULL, NULL);
+        printf("%g at the client, then %g\n", value == NULL ? -1 : value[0], result[0]);
+        free(value), free(result);
+        diet_profile_free(left), diet_profile_free(back);
+    }
     diet_free_persistent_data(scaled->parameters[1].desc.id);
     diet_profile_t *third = product(scaled->parameters[1].desc.id);
     printf("%s\n", diet_error_string(diet_call(third)));
@@ -42,6 +57,6 @@ int main(int argc, char *argv[]) {
     printf("%s\n", diet_error_string(diet_call(second)));
     diet_profile_t *const all[] = {scaled, second, third, few};
     for (diet_profile_t *profile : all) diet_profile_free(profile);
-    free(result), free(seconds);
+    free(seconds);
     return diet_finalize();
 }

@@ -537,6 +537,11 @@ static inline int diet_check_(const diet_profile_t *profile, const diet_formal_ 
 
 /* ---- Calls ---- */
 
+/* True if data that stay on servers are also results of the program. */
+static inline int diet_returns_(const diet_arg_t *arg) {
+    return arg->desc.mode == DIET_PERSISTENT_RETURN || arg->desc.mode == DIET_STICKY_RETURN;
+}
+
 /* Returns the address that the call gets for an argument. */
 static inline int diet_address_(diet_arg_t *arg, const diet_formal_ *formal, void **address) {
     size_t bytes = diet_elements_(arg) * diet_type_bytes_(arg->desc.generic.base_type);
@@ -571,7 +576,7 @@ static inline int diet_address_(diet_arg_t *arg, const diet_formal_ *formal, voi
             if (error != GRPC_NO_ERROR) return error;
             *address = arg->remote_np;
         }
-        if (formal->mode == DIET_OUT_ && arg->value == NULL && (!is_stored || arg->desc.mode != DIET_PERSISTENT)) {
+        if (formal->mode == DIET_OUT_ && arg->value == NULL && (!is_stored || diet_returns_(arg))) {
             arg->value = calloc(1, bytes + 1);
             if (!is_stored && *address == NULL) *address = arg->value;
         }
@@ -637,8 +642,7 @@ static inline diet_error_t diet_deliver_(diet_profile_t *profile) {
         diet_arg_t *arg = &profile->parameters[at];
         size_t size = diet_type_bytes_(arg->desc.generic.base_type);
         void *to = arg->swapped_np != NULL ? arg->swapped_np : arg->value;
-        int returns = arg->desc.mode == DIET_PERSISTENT_RETURN || arg->desc.mode == DIET_STICKY_RETURN;
-        if (arg->remote_np != NULL && (!returns || to == NULL)) continue;
+        if (arg->remote_np != NULL && (!diet_returns_(arg) || to == NULL)) continue;
         if (arg->remote_np != NULL) {
             int got = grpc_remote_get_np(arg->remote_np, to, diet_elements_(arg) * size);
             if (got != GRPC_NO_ERROR) error = got;
