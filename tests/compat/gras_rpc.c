@@ -12,12 +12,14 @@ struct s_work {
 };)
 
 static int is_over, ticks, runs;
+static gras_socket_t caller;
 
 int server(int argc, char *argv[]);
 int client(int argc, char *argv[]);
 
 static void declare(void) {
     gras_msgtype_declare_rpc("add", gras_datadesc_by_symbol(s_work), gras_datadesc_by_name("double"));
+    gras_msgtype_declare("ticks", gras_datadesc_by_name("int"));
     gras_msgtype_declare("stop", NULL);
 }
 
@@ -25,6 +27,7 @@ static int on_add(gras_msg_cb_ctx_t ctx, void *payload) {
     struct s_work *work = payload;
     double sum = 0;
     int i;
+    caller = gras_msg_cb_ctx_from(ctx);
     if (work->text[0] == '!') THROW1(arg_error, 7, "'%s' is refused", work->text);
     GRAS_BENCH_ONCE_RUN_ONCE_BEGIN();
     runs++;
@@ -39,7 +42,10 @@ static int on_stop(gras_msg_cb_ctx_t ctx, void *payload) {
     is_over = 1;
     return 1;
 }
-static void tick(void) { ticks++; }
+static void tick(void) {
+    ticks++;
+    if (caller != NULL) gras_msg_send(caller, "ticks", &ticks);
+}
 
 int server(int argc, char *argv[]) {
     gras_socket_t sock;
@@ -50,7 +56,7 @@ int server(int argc, char *argv[]) {
     gras_cb_register("stop", &on_stop);
     gras_timer_repeat(0.05, tick);
     while (!is_over) gras_msg_handle(60);
-    printf("server: %d, %d\n", ticks > 3, runs == (gras_if_SG() ? 1 : 2));
+    printf("server: %d\n", runs == (gras_if_SG() ? 1 : 2));
     gras_socket_close(sock);
     gras_exit();
     return 0;
@@ -60,8 +66,9 @@ int client(int argc, char *argv[]) {
     xbt_ex_t e;
     struct s_work work = {{1, 2, 3.5}, "please"};
     double first = 0, second = 0;
+    int ticked = 0;
     gras_msg_cb_ctx_t call;
-    gras_socket_t to;
+    gras_socket_t to, from;
     gras_init(&argc, argv);
     declare();
     to = gras_socket_client(argv[1], 4100);
@@ -77,7 +84,8 @@ int client(int argc, char *argv[]) {
         printf("client: %g %g, %s\n", first, second, e.msg);
         xbt_ex_free(e);
     }
-    gras_os_sleep(0.5);
+    while (ticked < 4) gras_msg_wait(60, "ticks", &from, &ticked);
+    printf("client: ticks arrived\n");
     gras_msg_send(to, "stop", NULL);
     gras_socket_close(to);
     gras_exit();
