@@ -3,6 +3,7 @@ simulation."""
 
 import os
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -252,9 +253,16 @@ def test_processes_run_on_the_hosts_of_a_file(tmp_path, monkeypatch, by):
     (tmp_path / "gridloom").symlink_to(PROGRAM)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ address = "127.0.0.{}", folder = ".." }}\n'
-    (tmp_path / "grid.toml").write_text(host.format("server-1", 21) + host.format("desk", 22))
-    command = [PROGRAM, "deploy", "-d", COMPAT / "gras_matrix.toml", "--hosts", tmp_path / "grid.toml"]
+    pid = os.getpid()
+    addresses = [f"127.{192 + pid % 32}.{pid >> 5 & 255}.{1 + (pid >> 13 & 127) * 2 + number}" for number in range(2)]
+    host = '[[host]]\nname = "{}"\nspeed = "1Gf"\nproperties = {{ address = "{}", folder = ".." }}\n'
+    (tmp_path / "grid.toml").write_text(host.format("server-1", addresses[0]) + host.format("desk", addresses[1]))
+    with socket.socket() as free:
+        free.bind((addresses[0], 0))
+        port = free.getsockname()[1]
+    deployment = (COMPAT / "gras_matrix.toml").read_text().replace("4000", str(port))
+    (tmp_path / "processes.toml").write_text(deployment)
+    command = [PROGRAM, "deploy", "-d", tmp_path / "processes.toml", "--hosts", tmp_path / "grid.toml"]
     command += ["--slurm"] if by == "srun" else []
     done = subprocess.run([*command, "--", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
