@@ -20,7 +20,7 @@ fn deploy(name: &str, deployment: &str, script: &str) -> Command {
 
 fn scripted(script: &str) -> String {
     let function = "$(echo \"$GRIDLOOM_PROCESS\" | sed 's/.*\"function\":\"\\([^\"]*\\)\".*/\\1/')";
-    format!(": > \"$GRIDLOOM_PROCESS_READY\"; set -- {function}\n{script}")
+    format!(": > \"$GRIDLOOM_PROCESS_READY\"; set -- \"{function}\"\n{script}")
 }
 
 fn send(child: &Child, signal: &str) {
@@ -142,7 +142,7 @@ fn nothing_else_starts_if_the_first_ends_before_it_asks() {
     let deployment =
         file("first.toml", "[[process]]\nhost = 'x'\nfunction = 'one'\n[[process]]\nhost = 'y'\nfunction = 'two'\n");
     let mut command =
-        gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", "echo $GRIDLOOM_DEPLOYMENT >&2; exit 2"]);
+        gridloom(&["deploy", "-d", &deployment, "--", "sh", "-c", "echo \"$GRIDLOOM_DEPLOYMENT\" >&2; exit 2"]);
     command.env_remove("GRIDLOOM_TESTBED_HOST");
     let (status, error) = status_and_stderr(command);
     assert_eq!(status, 2);
@@ -222,8 +222,9 @@ fn processes_run_on_their_hosts() {
     let hosts = host("a", "folder = \"work\"") + &host("b", "user = \"ada\"");
     let lab = Lab::new("deploy-hosts", &hosts);
     std::fs::create_dir_all(lab.folder.join("hosts/a/work")).unwrap();
-    let script = "echo $1 in $(basename $(dirname $PWD))/$(basename $PWD), $(ls $GRIDLOOM_KEYS | grep -c .) grid; \
-                  echo $GRIDLOOM_PROCESS | grep -o '\"addresses\":[^}]*}'";
+    let script = r#"folder=$(dirname "$PWD")
+        echo "$1 in $(basename "$folder")/$(basename "$PWD"), $(ls "$GRIDLOOM_KEYS" | grep -c .) grid"
+        echo "$GRIDLOOM_PROCESS" | grep -o '"addresses":[^}]*}'"#;
     let mut lines: Vec<String> = succeeds(deploy_on(&lab, ON_HOSTS, script)).lines().map(String::from).collect();
     lines.sort();
     let addresses = r#""addresses":{"a":"127.0.0.1","b":"127.0.0.1"}"#;
@@ -244,7 +245,7 @@ fn a_failure_on_a_host_is_the_status_of_the_run() {
     let (status, errors) = status_and_stderr(deploy_on(&lab, ON_HOSTS, "test $1 = first || exit 7"));
     assert!(status == 7 && errors.contains("second@b ended with exit status: 7"), "{status}: {errors}");
     let (status, errors) =
-        status_and_stderr(deploy_on(&lab, ON_HOSTS, "test $1 = first || rm $GRIDLOOM_PROCESS_READY"));
+        status_and_stderr(deploy_on(&lab, ON_HOSTS, "test $1 = first || rm \"$GRIDLOOM_PROCESS_READY\""));
     assert!(status == 1 && errors.contains("second@b| gridloom: it ended without asking"), "{status}: {errors}");
 }
 
