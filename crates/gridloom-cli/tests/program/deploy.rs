@@ -253,13 +253,29 @@ fn a_failure_on_a_host_is_the_status_of_the_run() {
 fn processes_on_hosts_end_with_the_command() {
     let lab = Lab::new("deploy-end", &host("a", ""));
     let deployment = "[[process]]\nhost = 'a'\nfunction = 'runs'\n";
-    for signal in ["-TERM", "-KILL"] {
-        let (mut child, _output, line) = start(deploy_on(&lab, deployment, "echo $$; exec sleep 1000"));
-        let pid = line.trim().split(' ').next_back().unwrap().parse().unwrap();
-        send(&child, signal);
-        child.wait().unwrap();
-        process_ended(pid);
+    // The program of a script has another number than the script, and time to end by itself.
+    let ended = lab.folder.join("ended");
+    let program =
+        "trap 'sleep 0.2; : > \"$ENDED\"; exit' TERM; echo $$; exec > /dev/null 2>&1; while true; do sleep 0.05; done";
+    let script = format!("export ENDED={}; sh -c {}; true", quoted(path(&ended)), quoted(program));
+    for (script, is_program) in [("echo $$; exec sleep 1000", false), (script.as_str(), true)] {
+        for signal in ["-TERM", "-KILL"] {
+            let (mut child, _output, line) = start(deploy_on(&lab, deployment, script));
+            let pid = line.trim().split(' ').next_back().unwrap().parse().unwrap();
+            send(&child, signal);
+            child.wait().unwrap();
+            process_ended(pid);
+            assert_eq!(std::fs::remove_file(&ended).is_ok(), is_program, "{signal}");
+        }
     }
+}
+
+#[test]
+fn what_a_process_has_started_ends_with_it() {
+    let lab = Lab::new("deploy-left", &host("a", ""));
+    let deployment = "[[process]]\nhost = 'a'\nfunction = 'leaves'\n";
+    let output = succeeds(deploy_on(&lab, deployment, "sleep 1000 > /dev/null 2>&1 & echo $!"));
+    process_ended(output.trim().strip_prefix("leaves@a| ").unwrap().parse().unwrap());
 }
 
 #[test]

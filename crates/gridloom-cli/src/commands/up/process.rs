@@ -59,10 +59,26 @@ impl Process {
 
     /// Kills it with its workers, which are in its process group.
     pub fn kill(&self) -> Result<()> {
-        match self.id().map(|pid| kill_process_group(pid, Signal::KILL)) {
+        self.signal_group(Signal::KILL)
+    }
+
+    /// Sends the signal to all processes of its process group.
+    pub fn signal_group(&self, signal: Signal) -> Result<()> {
+        match self.id().map(|pid| kill_process_group(pid, signal)) {
             Some(Err(error)) if error != Errno::SRCH => Err(error).with_context(|| format!("process {}", self.pid)),
             _ => Ok(()),
         }
+    }
+
+    /// True if a process of its process group runs, even if it has ended itself.
+    pub fn group_runs(&self) -> bool {
+        let group = self.pid.to_string();
+        let is_of_group = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let mut rest = text.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+            rest.next().is_some_and(|state| state != "Z") && rest.nth(1) == Some(&group)
+        };
+        fs::read_dir("/proc").into_iter().flatten().flatten().any(is_of_group)
     }
 }
 
