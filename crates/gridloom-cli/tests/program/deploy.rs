@@ -279,6 +279,16 @@ fn what_a_process_has_started_ends_with_it() {
 }
 
 #[test]
+fn hosts_that_cannot_reach_each_other_are_refused() {
+    let other = host("b", "").replace("127.0.0.1", "192.0.2.7");
+    let lab = Lab::new("deploy-addresses", &(host("a", "") + &other));
+    let (status, errors) = status_and_stderr(deploy_on(&lab, ON_HOSTS, "echo ran >&2"));
+    let told = "grid.toml: host 'a' has the loopback address 127.0.0.1, so host 'b' (192.0.2.7) cannot reach it; set the property \
+                'address' of 'a'";
+    assert!(status == 1 && errors.contains(told) && !errors.contains("ran"), "{status}: {errors}");
+}
+
+#[test]
 fn nothing_starts_unless_all_hosts_answer() {
     let lab = Lab::new("deploy-silent", &(host("a", "") + &host("silent", "")));
     let deployment = ON_HOSTS.replace("'b'", "'silent'");

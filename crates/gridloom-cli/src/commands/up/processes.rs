@@ -70,7 +70,9 @@ impl Hosts {
         let (mut hosts, mut addresses) = (BTreeMap::new(), Addresses::new());
         for name in names {
             let host = process_host(file, &platform, name, job, reach)?;
-            let found = (host.address.as_str(), 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+            let all: Vec<_> = (host.address.as_str(), 0).to_socket_addrs().into_iter().flatten().collect();
+            // Hosts without IPv6 are more frequent than hosts without IPv4.
+            let found = all.iter().find(|found| found.is_ipv4()).or(all.first());
             let found = found.with_context(|| {
                 format!(
                     "{}: host '{name}': its address '{}' is unknown; correct the property 'address'",
@@ -81,6 +83,7 @@ impl Hosts {
             addresses.insert(name.to_string(), found.ip());
             hosts.insert(name.to_string(), host);
         }
+        check_addresses(file, &addresses)?;
         let keys = KeysFolder::find()?.existing_or_new(UnixTime::now())?;
         keys.authority()?;
         let hosts = Hosts { hosts, addresses, keys, inputs: Arc::default() };
@@ -141,6 +144,19 @@ impl Hosts {
         let grant = Grant { lifetime: Grant::LIFETIME_OF_PROCESS, ..Grant::new(identity) };
         Ok(self.keys.issue(&grant, UnixTime::now())?.to_pem())
     }
+}
+
+/// Refuses loopback addresses beside others: all hosts get the same addresses, and each would connect to itself.
+fn check_addresses(file: &Path, addresses: &Addresses) -> Result<()> {
+    let one = |is_loopback: bool| addresses.iter().find(|(_, address)| address.is_loopback() == is_loopback);
+    if let (Some((name, address)), Some((other, other_address))) = (one(true), one(false)) {
+        bail!(
+            "{}: host '{name}' has the loopback address {address}, so host '{other}' ({other_address}) cannot reach it; set the \
+             property 'address' of '{name}' to an address that the other hosts can reach\nno process was started",
+            file.display()
+        );
+    }
+    Ok(())
 }
 
 fn request(action: Action) -> Request {
