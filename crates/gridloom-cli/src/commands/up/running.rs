@@ -1,6 +1,6 @@
 //! A process of a program on this host, as `gridloom deploy` requests it.
 //!
-//! The process ends with this command's standard input: with the connection, or with `gridloom deploy`. Its keys are in
+//! The process is ended when standard input closes, that is, when the connection or `gridloom deploy` ends. Its keys are in
 //! a folder of this user, which exists as long as this command.
 
 use std::io;
