@@ -1,4 +1,4 @@
-"""What all experiments share: tools, their folder, and the parts of a page."""
+"""Paths, commands and parts of pages that all experiments use."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def table(head, rows):
 
 def written(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -60,4 +60,4 @@ def saved(name, figures):
 
 def load(name):
     path = PAGES / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

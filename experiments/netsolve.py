@@ -1,6 +1,6 @@
-"""Direct communication for NetSolve: stateless servers, of which 0 to 6 are upgraded, in simulation.
+"""Direct communication for NetSolve: six servers, stateless or upgraded, in simulation.
 
-The network is that of bench/stateless_servers.py: hosts at links of 100 Mb/s around a switch. Calls are placed by hand, the same for each number of
+The network is that of bench/stateless_servers.py: hosts connected to a switch by links of 100 Mb/s. Calls are placed by hand, in the same way for each number of
 upgraded servers, and functions take almost no time, so that only transfers differ.
 """
 
@@ -52,7 +52,7 @@ def items(figures):
         yield Item(
             what,
             "beyond" if 1 - after / before >= least else "same order",
-            "Communication time in seconds, all servers stateless and all upgraded. Sizes differ from the paper's; the saving is compared.\n\n"
+            "Communication time in seconds, with all servers stateless and with all servers upgraded. Problem sizes differ from the paper's, so only the savings can be compared.\n\n"
             + table(["", "stateless", "direct", "saved"], rows),
         )
 
@@ -74,7 +74,7 @@ def items(figures):
     yield Item(
         "Figure 6(a): 0 to 6 upgraded servers",
         "same order" if falls else "not reproduced: the time does not fall with each server",
-        "Seconds. In the paper, communication time falls linearly.\n\n"
+        "Communication time in seconds. In the paper, it falls linearly with the number of upgraded servers.\n\n"
         + table(
             ["program", *(f"{n} upgraded" for n in numbers)],
             [[p, *(f"{seconds('100 Mb/s', p, n):.2f}" for n in numbers)] for p in PAPER_TABLES],

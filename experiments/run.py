@@ -11,32 +11,34 @@ in docs/experiments/NAME.json with the commit and the date.
 import argparse
 import datetime
 import importlib
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
+import common
 
-import common  # noqa: E402
-import record  # noqa: E402
-
-NAMES = ["smartgridrpc", "netsolve", "objects"]
+NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects"]
 #: Tables and figures without an experiment.
 MISSING = [
     (
         "GRAS",
         "Table 1, figures 6 to 8",
-        "not run by this command: `python bench/record.py pastry`, without CORBA, XML and PBIO",
+        "run by `python bench/record.py pastry` instead; CORBA, XML and PBIO are not compared",
     ),
-    ("OmniStorage", "Figures 8 to 10", "not run by this command: `python bench/record.py patterns`"),
 ]
 
 INDEX = """# The papers' experiments
 
-You want to know what the papers that Gridloom follows have measured, and whether Gridloom does the same. This table has the state of their tables
-and figures that `make experiments` runs: *beyond* (at least as good as in the paper), *same order* (the paper's relations hold), or why not. All times
+`make experiments` repeats experiments of the papers that Gridloom follows, in simulation. The table lists the papers' tables and figures with
+their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. All times
 are virtual times of the simulator.
 
 """
+
+
+def commit():
+    """The commit that runs, with a mark if files other than the pages differ from it."""
+    changed = common.output(["git", "status", "--porcelain", "--", ":!docs/experiments"], common.ROOT)
+    return common.output(["git", "rev-parse", "--short", "HEAD"], common.ROOT).strip() + (
+        "-dirty" if changed.strip() else ""
+    )
 
 
 def slug(text):
@@ -67,7 +69,7 @@ def page(name):
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
     setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
     text = [
-        f"# {module.TITLE}: the paper's tables and figures, and ours\n\n{module.PAPER}.\n\n{setup}\n\n",
+        f"# {module.TITLE}: the paper's tables and figures, repeated with Gridloom\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
     ]
     rows, plots = [], {}
@@ -109,7 +111,7 @@ def main():
     for name in [] if options.pages else options.names or NAMES:
         figures = importlib.import_module(name).run(options.full)
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        common.saved(name, {"commit": record.commit(), "date": date, "is_full": options.full, "figures": figures})
+        common.saved(name, {"commit": commit(), "date": date, "is_full": options.full, "figures": figures})
     write_pages()
 
 

@@ -1,7 +1,7 @@
 """SmartGridRPC (Hydropad): local, plain GridRPC, one group a step, one group of ten steps, in simulation.
 
-The machines are the paper's: a client of 248 MFlops and servers of 498 and 531 MFlops, which are joined at 1 Gb/s. The client's
-link has 100 Mb/s or 1 Gb/s. Hosts have no limit of memory, so nothing pages.
+The machines are the paper's: a client of 248 MFlops and servers of 498 and 531 MFlops, connected by links of 1 Gb/s. The client's
+link has 100 Mb/s or 1 Gb/s. Memory is unlimited, so hosts never swap.
 """
 
 import re
@@ -15,7 +15,7 @@ SOURCES = ROOT / "examples" / "gridrpc" / "hydropad"
 SIZES = [(64, 64), (80, 80), (96, 96), (112, 112)]
 FULL_SIZES = [*SIZES, (128, 128), (144, 144), (160, 160)]
 CLIENTS = {"100 Mb/s": "100Mbps", "1 Gb/s": "1Gbps"}
-WAYS = ["local", "GridRPC", "group of one step", "group of ten steps"]
+VARIANTS = ["local", "GridRPC", "group of one step", "group of ten steps"]
 CLIENT_FLOPS = 248e6
 FASTEST_FLOPS = 531e6
 PLATFORM = """routing = "shortest"
@@ -145,18 +145,18 @@ def items(figures):
         ratio = min(seconds[1] / seconds[3] for seconds in found.values())
 
         def draw(axes, found=found):
-            for index, way in enumerate(WAYS):
+            for index, variant in enumerate(VARIANTS):
                 axes.plot(
-                    list(found), [seconds[index] for seconds in found.values()], marker="o", markersize=3, label=way
+                    list(found), [seconds[index] for seconds in found.values()], marker="o", markersize=3, label=variant
                 )
             axes.set(xlabel="size of the problem, MB", ylabel="s a step")
 
         yield Item(
             what,
             "beyond" if ratio >= paper else "same order" if ratio > 1 else "not reproduced: mapping does not help",
-            f"Seconds a step. In the paper, the mapped group of ten steps is {'about' if paper == 4 else 'over'} {paper} times as fast as "
-            f"plain GridRPC; here at least {ratio:.2f} times. `local` is the work of a step at the speed of the client; no step can be shorter than the `bound`, the work of gas and gravity on the "
-            f"faster server.\n\n" + table(["MB", *WAYS, "bound", "GridRPC / ten steps"], rows),
+            f"Times are in seconds per step. In the paper, the mapped group of ten steps is {'about' if paper == 4 else 'over'} {paper} times as fast as "
+            f"plain GridRPC; in Gridloom, it is at least {ratio:.2f} times as fast. `local` is the work of a step at the speed of the client; no step can be shorter than the `bound`, the work of gas and gravity on the "
+            f"faster server.\n\n" + table(["MB", *VARIANTS, "bound", "GridRPC / ten steps"], rows),
             draw,
         )
     slow, fast = by_client.values()
@@ -168,6 +168,6 @@ def items(figures):
     yield Item(
         "Figure 5: both clients, groups of ten steps",
         "same order" if apart < 1.1 else f"not reproduced: the clients are up to {apart:.2f} times apart",
-        "In the paper, the two clients are nearly alike.\n\n"
+        "In the paper, steps take almost the same time with both clients.\n\n"
         + table(["MB", *(f"client at {client}, s a step" for client in CLIENTS), "ratio"], rows),
     )

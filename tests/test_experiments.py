@@ -21,11 +21,11 @@ def test_each_page_was_written_from_its_figures(run):
     for name in run.NAMES:
         text, found, plots = run.page(name)
         rows += found
-        assert (ROOT / "docs" / "experiments" / f"{name}.md").read_text() == text, (
+        assert (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8") == text, (
             f"run: python experiments/run.py --pages ({name})"
         )
         assert all((ROOT / "docs" / "experiments" / file).exists() for file in plots)
-    assert (ROOT / "docs" / "experiments" / "index.md").read_text() == run.index(rows)
+    assert (ROOT / "docs" / "experiments" / "index.md").read_text(encoding="utf-8") == run.index(rows)
 
 
 def test_each_state_is_one_of_three(run):

@@ -1,4 +1,4 @@
-/* What client and server share. */
+/* Declarations shared by client and server. */
 #include <stdio.h>
 #include <stdlib.h>
 

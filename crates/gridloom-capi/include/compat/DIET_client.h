@@ -432,7 +432,7 @@ static inline int diet_is_swapped_(const diet_arg_t *arg, const diet_formal_ *fo
     return formal->extents_count == 2 && arg->desc.generic.type == DIET_MATRIX && arg->desc.specific.mat.order != order;
 }
 
-/* Copies a matrix of that many lines in memory, each of that many elements, so that columns are lines. */
+/* Transposes a matrix that is stored as `lines` lines of `length` elements. */
 static inline void diet_swap_(void *to, const void *from, size_t lines, size_t length, size_t bytes) {
     for (size_t line = 0; line < lines; line++)
         for (size_t at = 0; at < length; at++)

@@ -49,8 +49,8 @@ static inline int omnirpc_failed_(const char *what) {
     return OMRPC_ERROR;
 }
 
-/* Checks nothing yet: the first call finds out whether the host has the module. A call with NULL for the host may run on any server;
- * a module's state is then the same everywhere only with OmniRpcModuleInit. */
+/* Does not contact the host: the first call reports a missing module. With NULL for the host, calls may run on any server;
+ * use OmniRpcModuleInit if the module has state. */
 static inline OmniRpcHandle OmniRpcCreateHandle(const char *host, const char *module) {
     omnirpc_handle_ *handle = (omnirpc_handle_ *)calloc(1, sizeof *handle);
     if (module == NULL) return free(handle), (OmniRpcHandle)NULL;

@@ -178,7 +178,7 @@ typedef struct gras_datadesc {
     struct gras_datadesc *next;
 } *gras_datadesc_type_t;
 
-/* What is sent: the same members for all types, whose declarations are made of this text. */
+/* The struct that is sent. GRAS_ENVELOPE_ is its declaration for each type of the payload. */
 typedef struct gras_envelope_ {
     const char *gras_message;
     int gras_role, gras_call, gras_count;
@@ -262,7 +262,7 @@ static inline char *gras_annotated_(const char *text) {
 static inline void gras_declare_(gras_known_ *known, const char *raw, const char *expanded, const char *envelope, const char *file, int line) {
     if (raw != NULL) {
         gridloom_declaration type = {NULL, NULL, NULL, file, line, 0, 0, 0};
-        /* Names of #define are replaced, unless there are annotations, which would be gone as well. */
+        /* The text after macro expansion, unless the type has annotations, which are macros themselves and would be lost. */
         char *text = gras_annotated_(strstr(raw, "GRAS_ANNOTE") == NULL ? expanded : raw);
         known->pointers = gras_count_pointers_(text);
         type.text = text;
@@ -278,7 +278,7 @@ static inline void gras_declare_(gras_known_ *known, const char *raw, const char
     gras_all_known_ = known;
 }
 
-/* The number of elements of a pointer's target; as the type's text has it, and not the compiler. */
+/* Annotation of a pointer: the number of elements that it points to. It is read from the type's text; the compiler ignores it. */
 #define GRAS_ANNOTE(key, value)
 #define GRAS_EXPANDED_(...) #__VA_ARGS__
 /* The text may end with a semicolon or not. */
@@ -562,7 +562,7 @@ static inline double gras_deadline_(double seconds) { return seconds < 0 ? -1 : 
 static inline void gras_take_(gras_received_ *received, gras_datadesc_type_t expected, void *to) {
     gras_envelope_ *envelope = gras_envelope_of_(received);
     if (expected == NULL ? envelope->gras_count != 0 : strcmp(received->type->name, expected->type->name) != 0 || envelope->gras_count != expected->count)
-        gras_throw_(mismatch_error, 0, "message '%s' arrived with %d of type '%s', declared are %d of '%s'", envelope->gras_message,
+        gras_throw_(mismatch_error, 0, "message '%s' has %d elements of type '%s', but %d of type '%s' are declared", envelope->gras_message,
                     envelope->gras_count, received->type->name, expected == NULL ? 0 : expected->count,
                     expected == NULL ? "none" : expected->type->name);
     if (expected != NULL && to != NULL) memcpy(to, envelope->gras_body, expected->type->bytes * (size_t)expected->count);
@@ -707,7 +707,7 @@ static inline int gras_bench_begin_(const char *name, int once, int *runs) {
     return is_run;
 }
 static inline void gras_bench_end_(void) {
-    if (gras_benches_count_ == 0) gras_throw_(arg_error, 0, "a benchmark ends that has not begun");
+    if (gras_benches_count_ == 0) gras_throw_(arg_error, 0, "a benchmark block ends without a beginning");
     gridloom_measure_end(&gras_benches_[--gras_benches_count_]);
 }
 #define GRAS_LINE_(line) #line

@@ -1,4 +1,4 @@
-/* What the headers for programs of other systems share; not for programs. */
+/* Shared by the headers for programs of other systems. Programs do not include it. */
 #ifndef GRIDLOOM_COMPAT_H
 #define GRIDLOOM_COMPAT_H
 

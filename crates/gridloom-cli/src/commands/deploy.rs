@@ -24,13 +24,13 @@ use super::{OwnFolder, read_text};
 ///
 /// The command starts the program once for each process of the deployment. On this machine each host has a loopback
 /// address of its own, so processes of different hosts may listen on the same port. With --hosts each process runs on
-/// its host of that file, which is reached as 'gridloom up' reaches it; the program is found there, and its keys are
-/// made here. Each line of output begins with the name of its process. Without --hosts, the first process checks the
-/// whole deployment: if the program lacks a function, or if arguments do not fit one, no other process starts, and start
-/// and kill times count from the end of this check. The command ends when all processes have ended, with the first exit
-/// status that is not 0. After a failure the other processes have 10 s to end. SIGINT and SIGTERM kill all processes; the
-/// exit status is then 128 plus the signal's number. For an emulated network between the hosts, see 'gridloom testbed
-/// run'.
+/// its host in that file. Hosts are reached in the same way as by 'gridloom up', and must have the program; keys are
+/// issued on this machine. Each line of output begins with the name of its process. Without --hosts, the first process
+/// checks the whole deployment: if the program lacks a function, or if arguments do not fit one, no other process starts,
+/// and start and kill times count from the end of this check. The command ends when all processes have ended, with the
+/// first exit status that is not 0. After a failure the other processes have 10 s to end. SIGINT and SIGTERM kill all
+/// processes; the exit status is then 128 plus the signal's number. For an emulated network between the hosts, see
+/// 'gridloom testbed run'.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom deploy -d two-processes.toml -- python program.py\n  \
                   gridloom deploy -d two-processes.toml --hosts grid.toml -- ./program")]

@@ -1,4 +1,4 @@
-//! What a worker reports about a task that it runs, and how a function uses the grid in a simulation.
+//! A worker's reports about the task that it runs, and a function's requests to its session in a simulation.
 //!
 //! For real, a function that opens a session becomes a client of the grid, with connections of its own. In a simulation the
 //! client is a simulated node on the host of the function's server. The function sends it requests, and waits for the
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{Command, Event, NameCommand};
 use crate::call::Callback;
 
-/// Why a worker stopped running a task for now. `R` is the world's representation of the results.
+/// The event that ends or pauses a task on its worker. `R` is the world's representation of the results.
 ///
 /// **The contract of workers**, which worker processes (`gridloom_net::jobs::Jobs`, and `BlockingJobs` for a single
 /// caller that waits) and task bodies in simulation (`gridloom_sim::Bodies`) fulfil:
@@ -51,7 +51,7 @@ pub struct SessionRequest {
     pub action: SessionAction,
 }
 
-/// What a function requests.
+/// The action that a function requests.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum SessionAction {
     Open,
@@ -74,7 +74,7 @@ pub enum SessionAction {
 }
 
 impl SessionAction {
-    /// Reports whether others can see what the function has computed.
+    /// True if the action publishes results: it puts or deletes shared data.
     pub fn shows_results(&self) -> bool {
         let shows = |command: &Command| {
             matches!(command, Command::Name { command: NameCommand::Put { .. } | NameCommand::Delete { .. }, .. })
@@ -91,7 +91,7 @@ pub struct SessionAnswer {
     pub result: SessionResult,
 }
 
-/// What a request returns.
+/// The result of a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum SessionResult {
     Done,

@@ -113,7 +113,7 @@ impl BlockingJobs {
                 JobEvent::Session { task: of, request, bytes } if Some(of) == task => {
                     found = Some(Halt::Session(request, bytes));
                 }
-                // Events of a stopped task. The simulation itself tells when a task waits, and ignores output.
+                // Events of a stopped task, and events that a simulation ignores: it knows itself when a task waits.
                 JobEvent::CallsBack(_) | JobEvent::Session { .. } | JobEvent::Calling { .. } | JobEvent::Output(_) => {}
             }
         }

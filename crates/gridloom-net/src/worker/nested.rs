@@ -200,7 +200,7 @@ pub fn request(request: SessionRequest, bytes: &[u8]) -> io::Result<(SessionAnsw
         };
         (call.serial, socket.clone(), outbox.clone(), incoming.clone())
     };
-    // Held until the answer has arrived, so that threads do not take one another's.
+    // The lock is held until the answer has arrived, so that threads do not take one another's answers.
     let mut incoming = incoming.lock().unwrap_or_else(PoisonError::into_inner);
     {
         let mut outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);

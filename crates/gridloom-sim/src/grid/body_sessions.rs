@@ -85,7 +85,7 @@ impl Grid {
         }
     }
 
-    /// Serves a request. Returns `None` if the answer comes later.
+    /// Serves a request. Returns `None` if the answer is sent later.
     fn serve_body(
         &mut self,
         environment: &mut Environment,

@@ -3,8 +3,8 @@
 //! All file accesses of a task happen at once, before it computes. When its time has passed, its body runs, if bodies are
 //! set, and its results are put into the server's store. A body takes no virtual time except for waits in its session.
 //!
-//! A body that gets shared data begins first. The time of the computation passes when it ends, calls its program back
-//! or shows results to others, whichever is first.
+//! A body that gets shared data begins before the computation, whose time passes when the body ends, calls its program back
+//! or publishes results, whichever is first.
 //!
 //! **Invariant:** a started task ends once: with an input for its machine, or with its server.
 
@@ -96,7 +96,7 @@ struct Running {
     /// Whether its server knows that it waits for shared data, and so may start another task in its slot.
     is_known_to_wait: bool,
     has_computed: bool,
-    /// Where its body has halted, while the task computes.
+    /// The point at which its body has halted, while the task computes.
     halted: Option<Halt>,
 }
 

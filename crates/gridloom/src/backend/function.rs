@@ -32,7 +32,7 @@ pub(crate) struct FunctionBackend {
 }
 
 impl FunctionBackend {
-    /// Opens a client for the function that runs here; `None` if it is none of a simulated grid.
+    /// Opens a client for the function that runs here; `None` if the function does not run in a simulated grid.
     pub(crate) fn of_function() -> Option<Result<FunctionBackend, Error>> {
         let server = nested::simulated_at()?;
         let request = SessionRequest { client: None, removed: Vec::new(), action: SessionAction::Open };
@@ -46,7 +46,7 @@ impl FunctionBackend {
                 removed: Mutex::default(),
                 is_closed: AtomicBool::new(false),
             }),
-            other => Err(Error::Connect(format!("the simulation answers {other:?}"))),
+            other => Err(Error::Connect(format!("unexpected answer from the simulation: {other:?}"))),
         }))
     }
 
@@ -154,7 +154,7 @@ impl Backend for FunctionBackend {
             match self.request(SessionAction::Wait { limit_ns }, &[])?.0 {
                 SessionResult::Events(new) if new.is_empty() => return Err(timed_out(limit)),
                 SessionResult::Events(new) => events.extend(new),
-                other => return Err(Error::Connect(format!("the simulation answers {other:?}"))),
+                other => return Err(Error::Connect(format!("unexpected answer from the simulation: {other:?}"))),
             }
         }
     }

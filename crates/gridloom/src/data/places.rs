@@ -54,7 +54,7 @@ impl Memory for NoMemory {
 
 /// Resolves a name to servers: the server of that name; the one at that address, or at the address that `names` has for
 /// the name; or all servers of the host of that name. In a simulation `here` is the host of the program: names of this machine
-/// mean that host, and ports mean nothing.
+/// stand for that host, and ports are ignored.
 ///
 /// # Errors
 /// If no server matches.
@@ -108,7 +108,7 @@ fn on_host<'s>(host: &str, servers: &'s [ServerView]) -> Vec<&'s ServerView> {
     servers.iter().filter(is_meant).collect()
 }
 
-/// Reports whether a host name, perhaps with a port, is one of this machine's, without asking the network.
+/// Reports whether a host name, with or without a port, names this machine. Does not query the network.
 pub fn is_this_machine(name: &str) -> bool {
     let host = without_port(name);
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -5,7 +5,7 @@
  *   grpc_function_handle_init(&handle, host, port, "pi/pi_trial");
  *   if ((id = grpc_call_async(&handle, seed, times, &count)) == GRPC_ERROR) grpc_perror("pi_trial");
  *
- * Macros stand for the functions that differ; functions that it does not name are those of the standard. The Ninf functions
+ * Functions that differ from the standard are macros; all others are those of the standard. The Ninf functions
  * of Ninf-G 1 are included (ninf.h). In C and C++, with GCC or Clang. */
 #ifndef GRIDLOOM_NINFG_GRPC_H
 #define GRIDLOOM_NINFG_GRPC_H
@@ -76,7 +76,7 @@ static inline void *ninfg_attribute_(grpc_handle_attr_t_np *attributes, grpc_han
 
 /* ---- Beginning, end and handles ---- */
 
-/* A configuration of Ninf-G 1 has no effect: it names servers of information. */
+/* A configuration of Ninf-G 1 has no effect: it names information servers. */
 #define grpc_initialize(name) \
     ninf_status_(grpc_initialize(gridloom_own_configuration_(name, "serverhost", "ldaphost", "ldapport")))
 #define grpc_finalize() ninf_status_(grpc_finalize())

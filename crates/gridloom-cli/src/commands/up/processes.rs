@@ -127,7 +127,7 @@ impl Hosts {
         let words = target.host_command()?;
         let (input, mut writer) = pipe().context("a pipe")?;
         let inputs = self.inputs.clone();
-        // A pipe holds less than a large deployment's addresses. A connection that has ended reports why itself.
+        // In a thread, because a large request does not fit into the pipe. A failed write needs no error: the connection reports its own.
         std::thread::spawn(move || {
             if writer.write_all(line.as_bytes()).is_ok() {
                 inputs.lock().unwrap_or_else(PoisonError::into_inner).push(writer);

@@ -1,6 +1,6 @@
 //! A process of a program on this host, as `gridloom deploy` requests it.
 //!
-//! The process ends with this command's standard input: with the connection, or with `gridloom deploy`. All processes of
+//! The process is ended when standard input closes, that is, when the connection or `gridloom deploy` ends. All processes of
 //! its process group end with it: if the command is a script, the program is another process. Its keys are in a folder
 //! of this user, which exists as long as this command.
 

@@ -228,8 +228,8 @@ impl HostLinks {
     /// Requests a measurement of one link that has not been measured for a long time; doubtful links come first. Only
     /// one link is measured at a time, so that probes do not disturb one another, and servers take turns.
     ///
-    /// A probe beside a transfer slows it down, and says little. So links that share bandwidth with shared data in transfer (`moving`)
-    /// or with a plan's transfers are rarely measured, except that plans wait for the recovery of their links.
+    /// A probe slows down a transfer that runs at the same time, and is inaccurate. So links that share bandwidth with transfers of shared data (`moving`)
+    /// or of a plan are rarely measured. A doubtful link is probed during a plan's transfers, because plans wait for its recovery.
     pub(super) fn request_probe(
         &mut self,
         now: Time,
