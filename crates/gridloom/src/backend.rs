@@ -18,7 +18,7 @@ use gridloom_net::transfers::TransferProgress;
 use crate::{Error, Value};
 pub(crate) use function::FunctionBackend;
 pub(crate) use net::NetBackend;
-pub(crate) use simulated::SimBackend;
+pub(crate) use simulated::{SimBackend, simulated_host_of};
 
 /// A client node with its store. The session sends it commands and processes its events.
 pub(crate) trait Backend: Send + Sync {

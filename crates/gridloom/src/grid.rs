@@ -441,7 +441,7 @@ impl Grid {
         self.0.has_content()
     }
 
-    /// Returns the program's host in a simulation; `None` for a real grid.
+    /// Returns the host of the program, or of the function's server, in a simulation; `None` for a real grid.
     pub fn simulated_host(&self) -> Option<String> {
         self.0.simulated_host()
     }

@@ -34,7 +34,7 @@ use gridloom_net::transfers::TransferProgress;
 use gridloom_net::worker::nested;
 use gridloom_perf::GridView;
 
-use crate::backend::{Backend, SimBackend};
+use crate::backend::{Backend, SimBackend, simulated_host_of};
 use crate::local::LocalProcesses;
 use crate::report::{Report, timeline_html};
 use crate::simulate::SimulationReport;
@@ -145,9 +145,14 @@ impl Session {
         self.0.backend.has_content()
     }
 
-    /// In a simulation: the host of the program.
+    /// In a simulation: the host of the program, or of the server that runs the function.
     pub(crate) fn simulated_host(&self) -> Option<String> {
-        self.0.backend.simulated().map(SimBackend::host)
+        if let Some(program) = self.0.backend.simulated() {
+            return Some(program.host());
+        }
+        let server = self.own_server()?;
+        let view = self.servers();
+        view.server(server).map(|at| simulated_host_of(&view.servers[at].address).to_string())
     }
 
     /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 
 use super::message::{LinkMessage, LinkToAgent};
-use super::probing::{Probing, Step};
+use super::probing::{Measurement, Probing, Step};
 use super::protocol::{Effect, Role};
 use crate::member::Members;
 use gridloom_base::limits::{PROBE_PEERS_LARGE, PROBE_PEERS_MAX, SERVERS_MAPPED_ALL_MAX};
@@ -137,8 +137,8 @@ impl LinkMeasurement {
         }
     }
 
-    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one: also if the node `has_data`
-    /// to send now, which further probes would delay, and the link was measured before.
+    /// Handles the arrival of a probe at a peer. Returns the estimate if the probe was the last one. If the node `has_data` to
+    /// send and the link is measured alone, every probe is the last one, because another would delay the data.
     pub fn probe_arrived(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl LinkMeasurement {
         size_bytes: u64,
         has_data: bool,
         out: &mut Vec<Effect>,
-    ) -> Option<LinkEstimate> {
+    ) -> Option<Measurement> {
         let step = self.probing.probe_arrived(now, peer, size_bytes, has_data)?;
         next(peer, step, out)
     }
@@ -176,13 +176,13 @@ impl LinkMeasurement {
     }
 }
 
-fn next(peer: NodeId, step: Step, out: &mut Vec<Effect>) -> Option<LinkEstimate> {
+fn next(peer: NodeId, step: Step, out: &mut Vec<Effect>) -> Option<Measurement> {
     match step {
         Step::Send(size_bytes) => {
             out.push(Effect::SendProbe { to: peer, size_bytes });
             None
         }
-        Step::Done(link) => Some(link),
+        Step::Done(measurement) => Some(measurement),
     }
 }
 
@@ -231,7 +231,8 @@ mod tests {
         let link = loop {
             let Some(Effect::SendProbe { to: PEER, size_bytes }) = out.pop() else { panic!("no probe: {out:?}") };
             now += 2_000_000 + size_bytes * 1000;
-            if let Some(link) = measuring.probe_arrived(Time(now), PEER, size_bytes, false, &mut out) {
+            let measurement = measuring.probe_arrived(Time(now), PEER, size_bytes, false, &mut out);
+            if let Some(Measurement::Measured(link)) = measurement {
                 break link;
             }
         };

@@ -73,8 +73,16 @@ impl Probe {
 pub enum Step {
     /// Send a probe of this size, in bytes.
     Send(u64),
-    /// The link is measured.
-    Done(LinkEstimate),
+    /// The measurement has ended.
+    Done(Measurement),
+}
+
+/// The result of a measurement.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Measurement {
+    Measured(LinkEstimate),
+    /// It ended early, and its probes only give a lower bound of the bandwidth, which may be far too low.
+    Inconclusive,
 }
 
 /// The probes in progress.
@@ -94,7 +102,7 @@ impl Probing {
     }
 
     /// Handles the arrival of a probe at the peer. Returns the next step, or `None` if this probe was not expected. If the node
-    /// `has_data` to send meanwhile, this probe of a link that was measured before is the last one.
+    /// `has_data` to send and the link is measured alone, this probe is the last one, because another would delay the data.
     pub fn probe_arrived(&mut self, now: Time, peer: NodeId, size_bytes: u64, has_data: bool) -> Option<Step> {
         let probe = self.probes.get_mut(&peer)?;
         if probe.size_bytes != size_bytes {
@@ -121,7 +129,11 @@ impl Probing {
             return Some(Step::Send(probe.size_bytes));
         }
         let probe = self.probes.remove(&peer).expect("found above");
-        Some(Step::Done(LinkEstimate { latency_s: ns_to_seconds(probe.rtt_ns) / 2.0, bandwidth: probe.best_bandwidth }))
+        if is_last && (probe.is_hidden || probe.is_starting) {
+            return Some(Step::Done(Measurement::Inconclusive));
+        }
+        let (latency_s, bandwidth) = (ns_to_seconds(probe.rtt_ns) / 2.0, probe.best_bandwidth);
+        Some(Step::Done(Measurement::Measured(LinkEstimate { latency_s, bandwidth })))
     }
 
     /// Returns an estimate of a link that is being probed. If no probe has arrived, the bandwidth is at most the bytes
@@ -160,7 +172,8 @@ mod tests {
                     now = now + 2 * latency_ns + start_ns + (bytes as f64 / bytes_per_ns) as u64;
                     step = probing.probe_arrived(now, NodeId(1), bytes, false).unwrap();
                 }
-                Step::Done(link) => return (link, sent),
+                Step::Done(Measurement::Measured(link)) => return (link, sent),
+                Step::Done(Measurement::Inconclusive) => panic!("it did not end early"),
             }
         }
     }
@@ -182,6 +195,20 @@ mod tests {
     fn a_long_link_whose_connections_start_is_measured_with_larger_probes() {
         let measured = |is_alone| measured(41_000_000, 0.0015625, 123_000_000, is_alone).0.bandwidth / 1.5625e6;
         assert!(measured(false) < 0.3 && measured(true) > 0.7, "{} and {}", measured(false), measured(true));
+    }
+
+    #[test]
+    fn a_measurement_that_ends_early_reports_no_bandwidth_that_the_round_trip_hides() {
+        let after_one_probe = |rtt_ns: u64, bytes_per_ns: f64| {
+            let mut probing = Probing::default();
+            probing.begin(Time(1000), NodeId(1), rtt_ns, true);
+            let arrived = Time(1000 + rtt_ns + (PROBE_BYTES[0] as f64 / bytes_per_ns) as u64);
+            probing.probe_arrived(arrived, NodeId(1), PROBE_BYTES[0], true)
+        };
+        assert_eq!(after_one_probe(100_000_000, 0.125), Some(Step::Done(Measurement::Inconclusive)));
+        let slow = after_one_probe(1_000_000, 0.00125);
+        let Some(Step::Done(Measurement::Measured(link))) = slow else { panic!("{slow:?}") };
+        assert!((link.bandwidth / 1.25e6 - 1.0).abs() < 0.01, "{link:?}");
     }
 
     #[test]

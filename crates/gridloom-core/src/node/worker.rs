@@ -33,7 +33,6 @@ use crate::call::Callback;
 ///    the tasks queued behind it are moved to other workers, and an object that lived in it is lost.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WorkerEvent<R> {
-    /// The task has ended.
     Ended(Result<R, TaskError>),
     /// The task waits for its program's answer to a callback.
     Callback(Callback),
@@ -83,10 +82,8 @@ impl SessionAction {
     }
 }
 
-/// The answer to a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SessionAnswer {
-    /// The virtual time.
     pub now: Time,
     pub result: SessionResult,
 }
@@ -102,7 +99,6 @@ pub enum SessionResult {
     Value(Option<Meta>),
     /// The client's new events; none if the time limit was reached.
     Events(Vec<Event>),
-    /// The client has ended.
     Ended {
         why: String,
     },

@@ -10,8 +10,9 @@ use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::Task;
 use gridloom_core::node::{SessionAnswer, WorkerEvent};
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 
+use super::pool::CANCEL_GRACE;
 use super::{JobEvent, Jobs, JobsConfig, WorkerToken};
 use crate::store::Store;
 
@@ -123,7 +124,10 @@ impl BlockingJobs {
     fn await_workers(&mut self, store: &Store) -> io::Result<()> {
         self.jobs.register_with(self.epoll.as_fd(), |token| token.0)?;
         let mut events = Vec::with_capacity(4);
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+        // A stopped task that checks for its cancellation is killed by a later flush.
+        let limit = Timespec::try_from(CANCEL_GRACE).expect("it is short");
+        let limit = (!self.stopped.is_empty()).then_some(&limit);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

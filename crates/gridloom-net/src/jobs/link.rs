@@ -9,10 +9,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use gridloom_base::{DatumId, Meta, NodeId, TaskError};
+use gridloom_base::{DatumId, Meta, NodeId, TaskError, Time};
 use gridloom_core::exec::WorkerUse;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::version::VERSIONS;
+use gridloom_core::node::{SessionAnswer, SessionResult};
 use gridloom_idl::Definition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions, setrlimit, setsid};
@@ -187,6 +188,9 @@ pub(super) struct Worker {
     /// The calls that it has run or has queued.
     pub(super) used: WorkerUse,
     pub(super) tasks: VecDeque<Sent>,
+    /// In a simulation: the task whose session has made a request that is not answered, by its serial. A worker makes
+    /// one request at a time.
+    pub(super) asks_session: Option<u64>,
     /// Reason why the first task waits.
     pub(super) pause: WaitReason,
     pub(super) ready: bool,
@@ -286,6 +290,7 @@ impl Worker {
             kind,
             used: WorkerUse::default(),
             tasks: VecDeque::new(),
+            asks_session: None,
             pause: WaitReason::default(),
             ready: false,
             end: Termination::default(),
@@ -453,6 +458,17 @@ impl Worker {
         self.serials.ended = self.serials.ended.max(serial.min(self.serials.next - 1));
         let at = self.tasks.iter().position(|sent| sent.serial == serial)?;
         self.tasks.remove(at)
+    }
+
+    /// Answers a request of a task to its session when the task has ended.
+    ///
+    /// # Errors
+    /// If the answer cannot be encoded.
+    pub(super) fn end_session(&mut self, serial: u64) -> io::Result<()> {
+        let result = SessionResult::Ended { why: "the call of this session has ended".into() };
+        let answer = SessionAnswer { now: Time::ZERO, result };
+        let message = ToWorker::Session { serial, answer, bytes: Location::Inline { size_bytes: 0 } };
+        self.outbox.push(&message, std::iter::empty())
     }
 
     /// Kills the process and the processes that its functions have started. Its end is noticed like any other.

@@ -316,6 +316,7 @@ impl Jobs {
         for link in self.pool.links_mut() {
             let Some(sent) = link.tasks.iter().find(|sent| sent.pending.task.id == task) else { continue };
             let serial = sent.serial;
+            link.asks_session = None;
             let pushed = link.outbox.push_bytes(bytes).and_then(|(bytes, inline)| {
                 link.outbox.push(&ToWorker::Session { serial, answer, bytes }, inline.into_iter())
             });

@@ -25,7 +25,7 @@ use crate::worker::protocol::Progress;
 /// Time for an idle worker to end by itself before it is killed.
 const END_GRACE: Duration = Duration::from_millis(500);
 /// Time for a function that checks for cancellation to end by itself before its worker is killed.
-const CANCEL_GRACE: Duration = Duration::from_secs(1);
+pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// Maximum time between the moment an exiting process closes its socket and its end, in milliseconds.
 const EXIT_MS_MAX: i64 = 50;
 

@@ -46,6 +46,9 @@ pub(super) fn read(link: &mut Worker, store: &Store, server: &str, events: &mut 
                     }
                     let (task, request) = (sent.pending.task.id, Box::new(request));
                     events.push(JobEvent::Session { task, request, bytes });
+                    link.asks_session = Some(serial);
+                } else {
+                    link.end_session(serial)?;
                 }
             }
             FromWorker::Output { serial, saying } => {
@@ -76,6 +79,9 @@ pub(super) fn read(link: &mut Worker, store: &Store, server: &str, events: &mut 
                 // The reply to a task that was withdrawn, or stopped and removed, is ignored.
                 let Some(Sent { pending, stopped, .. }) = link.take_ended(serial) else { continue };
                 link.pause = WaitReason::None;
+                if link.asks_session.take_if(|asks| *asks == serial).is_some() {
+                    link.end_session(serial)?;
+                }
                 let task = pending.task.id;
                 let outcome = match made {
                     _ if stopped => Err(TaskError::Cancelled),

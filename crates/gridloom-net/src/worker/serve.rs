@@ -75,48 +75,55 @@ fn serve_calls(
         return Ok(());
     }
     loop {
-        loop {
-            let mut held = locked(incoming);
-            let Some((message, inline)) = held.next()? else { break };
-            match message {
-                ToWorker::Setup(setup) => {
-                    let answer = match functions.setup(&setup) {
-                        Ok(()) => FromWorker::Ready,
-                        Err(why) => FromWorker::Broken { why },
-                    };
-                    let broken = answer != FromWorker::Ready;
-                    locked(&worker.outbox).push(&answer, std::iter::empty())?;
-                    if broken {
-                        locked(&worker.outbox).send(socket.as_fd(), true)?;
-                        return Ok(());
-                    }
-                    worker.slowdown = setup.slowdown;
-                    worker.words =
-                        Some(Arc::new(SharedWords::open(held.inbox.take_fd()?.as_fd(), TASKS_PER_WORKER_MAX)?));
-                }
-                ToWorker::Load { function, definition } => worker.load(function, definition, functions),
-                ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
-                ToWorker::Run(run) => {
-                    for value in run.args.iter().chain(&run.outs) {
-                        if let Location::Shared { key, new: true, len, .. }
-                        | Location::Room { key, new: true, len, .. } = value.place
-                        {
-                            worker.cache.learn(key, held.inbox.take_fd()?, len);
-                        }
-                    }
-                    if !worker.is_quick(run.function) {
-                        locked(&worker.outbox).send(socket.as_fd(), true)?;
-                    }
-                    drop(held);
-                    worker.run(run, &inline, functions, (socket.as_fd(), incoming))?;
-                }
-                // For a call that has ended meanwhile without waiting for it.
-                ToWorker::CalledBack { .. } | ToWorker::Session { .. } => {}
+        let mut held = match incoming.try_lock() {
+            Ok(held) => held,
+            // A thread of a call that has ended may hold it. Its request is answered when the server knows that the
+            // call has ended.
+            Err(_) => {
+                locked(&worker.outbox).send(socket.as_fd(), true)?;
+                locked(incoming)
             }
-        }
-        locked(&worker.outbox).send(socket.as_fd(), true)?;
-        if receive(&mut locked(incoming).inbox, socket.as_fd(), &mut spin)? == Received::Closed {
-            return Ok(());
+        };
+        let Some((message, inline)) = held.next()? else {
+            locked(&worker.outbox).send(socket.as_fd(), true)?;
+            if receive(&mut held.inbox, socket.as_fd(), &mut spin)? == Received::Closed {
+                return Ok(());
+            }
+            continue;
+        };
+        match message {
+            ToWorker::Setup(setup) => {
+                let answer = match functions.setup(&setup) {
+                    Ok(()) => FromWorker::Ready,
+                    Err(why) => FromWorker::Broken { why },
+                };
+                let broken = answer != FromWorker::Ready;
+                locked(&worker.outbox).push(&answer, std::iter::empty())?;
+                if broken {
+                    locked(&worker.outbox).send(socket.as_fd(), true)?;
+                    return Ok(());
+                }
+                worker.slowdown = setup.slowdown;
+                worker.words = Some(Arc::new(SharedWords::open(held.inbox.take_fd()?.as_fd(), TASKS_PER_WORKER_MAX)?));
+            }
+            ToWorker::Load { function, definition } => worker.load(function, definition, functions),
+            ToWorker::Forget { keys } => keys.iter().for_each(|key| worker.cache.forget(*key)),
+            ToWorker::Run(run) => {
+                for value in run.args.iter().chain(&run.outs) {
+                    if let Location::Shared { key, new: true, len, .. } | Location::Room { key, new: true, len, .. } =
+                        value.place
+                    {
+                        worker.cache.learn(key, held.inbox.take_fd()?, len);
+                    }
+                }
+                if !worker.is_quick(run.function) {
+                    locked(&worker.outbox).send(socket.as_fd(), true)?;
+                }
+                drop(held);
+                worker.run(run, &inline, functions, (socket.as_fd(), incoming))?;
+            }
+            // For a call that has ended meanwhile without waiting for it.
+            ToWorker::CalledBack { .. } | ToWorker::Session { .. } => {}
         }
     }
 }
@@ -373,6 +380,10 @@ fn true_meta(out: &OutView<'_>) -> Meta {
 
 #[cfg(test)]
 mod tests {
+    use gridloom_base::{NodeId, TaskId};
+    use gridloom_core::node::{SessionAction, SessionAnswer, SessionRequest, SessionResult};
+    use gridloom_idl::{Body, Language, Signature};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
     use super::*;
@@ -402,6 +413,9 @@ mod tests {
         }
     }
 
+    /// Held by tests that call `serve`, because a process has one worker.
+    static SERVES: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_server_that_goes_before_the_answer_is_no_error() {
         // The worker's socket, with a message from a server that has ended.
@@ -425,7 +439,120 @@ mod tests {
             serve_calls(&abandoned(), Arc::default(), &Mutex::default(), &mut Refuses).is_err(),
             "the answer has nowhere to go"
         );
+        let _serves = locked(&SERVES);
         serve(abandoned(), &mut Refuses).unwrap();
+    }
+
+    /// Functions that leave a thread behind, which waits in its session.
+    struct LeavesThread {
+        /// Receives a message when the first call may end.
+        may_end: std::sync::mpsc::Receiver<()>,
+        thread: Option<std::thread::JoinHandle<io::Result<SessionAnswer>>>,
+    }
+
+    impl Functions for LeavesThread {
+        fn setup(&mut self, _: &Setup) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn load(&mut self, _: u32, _: &Definition) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn call(
+            &mut self,
+            _: u32,
+            _: &[ArgView<'_>],
+            _: &mut [OutView<'_>],
+            _: &mut dyn CallbackTarget,
+        ) -> Result<(), TaskError> {
+            if self.thread.is_none() {
+                let request = SessionRequest { client: None, removed: Vec::new(), action: SessionAction::Open };
+                let ask = move || nested::request(request, &[]).map(|(answer, _)| answer);
+                self.thread = Some(std::thread::spawn(ask));
+                self.may_end.recv().unwrap();
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_call_ends_while_its_thread_waits_in_its_session() {
+        let (server, worker) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        let (mut inbox, mut outbox) = (Inbox::default(), Outbox::default());
+        let receive = |inbox: &mut Inbox| {
+            loop {
+                if let Some((message, _)) = inbox.next::<FromWorker>().unwrap() {
+                    return message;
+                }
+                let mut ready = [PollFd::new(&server, PollFlags::IN)];
+                let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+                assert_eq!(poll(&mut ready, Some(&limit)).unwrap(), 1, "the worker sends nothing");
+                assert_ne!(inbox.receive(server.as_fd(), true).unwrap(), Received::Closed);
+            }
+        };
+        let send = |outbox: &mut Outbox, messages: &[ToWorker]| {
+            messages.iter().for_each(|message| outbox.push(message, std::iter::empty()).unwrap());
+            assert!(outbox.send(server.as_fd(), true).unwrap());
+        };
+        let _serves = locked(&SERVES);
+        let (end, may_end) = std::sync::mpsc::channel();
+        let mut functions = LeavesThread { may_end, thread: None };
+        let serving = std::thread::spawn(move || {
+            serve(worker, &mut functions).unwrap();
+            functions.thread.unwrap().join().unwrap().unwrap()
+        });
+        let (words, words_fd) = SharedWords::new(TASKS_PER_WORKER_MAX).unwrap();
+        let setup = Setup {
+            server_name: "s".into(),
+            libraries: Vec::new(),
+            modules: Vec::new(),
+            slowdown: 1.0,
+            scratch: "s".into(),
+        };
+        let (name, uses) = ("k/leave".to_string(), Vec::new());
+        let signature = Signature { name, params: vec![], callbacks: vec![], work: None, uses, about: String::new() };
+        let body = Body::Native { language: Language::C, symbol: "leave".into(), args: vec![], result: None };
+        let run = |serial| {
+            ProgressBoard(words.words()).queue(serial);
+            let (client, function) = (NodeId(1), 0);
+            ToWorker::Run(Run {
+                serial,
+                function,
+                simulated_at: Some(NodeId(2)),
+                puts_as: TaskId { client, serial },
+                program: client,
+                user: "".into(),
+                depth: 0,
+                priority: Default::default(),
+                wants_output: false,
+                ranks: 0,
+                gang: 0,
+                args: Vec::new(),
+                outs: Vec::new(),
+            })
+        };
+        outbox.push_fd(words_fd);
+        let load = ToWorker::Load { function: 0, definition: Definition { signature, body } };
+        send(&mut outbox, &[ToWorker::Setup(setup), load, run(1)]);
+        let ended = |serial| FromWorker::Ended { serial, run_ns: 0, outcome: Ok(Vec::new()) };
+        let without_time = |message| match message {
+            FromWorker::Ended { serial, outcome, .. } => FromWorker::Ended { serial, run_ns: 0, outcome },
+            other => other,
+        };
+        assert_eq!(receive(&mut inbox), FromWorker::Ready);
+        assert!(matches!(receive(&mut inbox), FromWorker::Session { serial: 1, .. }));
+        end.send(()).unwrap();
+        assert_eq!(without_time(receive(&mut inbox)), ended(1));
+        let result = SessionResult::Ended { why: "the call has ended".into() };
+        let answer = SessionAnswer { now: gridloom_base::Time::ZERO, result };
+        // The answer and the next call arrive together, so the thread reads both.
+        let bytes = Location::Inline { size_bytes: 0 };
+        send(&mut outbox, &[ToWorker::Session { serial: 1, answer: answer.clone(), bytes }, run(2)]);
+        assert_eq!(without_time(receive(&mut inbox)), ended(2));
+        drop(server);
+        assert_eq!(serving.join().unwrap(), answer);
     }
 
     #[test]

@@ -22,5 +22,6 @@ mod transport_workers;
 mod worker_failures;
 mod worker_limits;
 mod worker_objects;
+mod worker_stopped;
 mod worker_users;
 mod worker_values;

@@ -57,7 +57,8 @@ impl FunctionBackend {
         let removed = std::mem::take(&mut *locked(&self.removed));
         let request = SessionRequest { client: Some(self.client), removed, action };
         let (answer, bytes) = nested::request(request, bytes).map_err(|error| Error::Connect(error.to_string()))?;
-        self.now.store(answer.now.0, Ordering::Relaxed);
+        // The answer to a call that has ended has no time.
+        self.now.fetch_max(answer.now.0, Ordering::Relaxed);
         match answer.result {
             SessionResult::Ended { why } => {
                 Err(Error::Connect(format!("the function's simulated client is gone: {why}")))

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gridloom_base::address::host_of;
 use gridloom_base::time::SECOND_NS;
 use gridloom_base::{DatumId, NodeId, Time};
 use gridloom_core::node::{Command, Event};
@@ -289,3 +290,8 @@ const STALL_NS: u64 = 24 * 3600 * SECOND_NS;
 const CHANGES_NS_MAX: u64 = 30 * STALL_NS;
 /// Maximum virtual time before a wait checks whether it has to end: a few milliseconds of real time.
 const CHECK_NS: u64 = 60 * SECOND_NS;
+
+/// Returns the host of a simulated node's address.
+pub(crate) fn simulated_host_of(address: &str) -> &str {
+    host_of(address).trim_start_matches("sim://")
+}

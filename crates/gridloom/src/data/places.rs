@@ -12,6 +12,7 @@ use gridloom_net::payload::Payload;
 use gridloom_perf::{ServerView, host_of};
 
 use super::{Content, DataError, Datum, Description, Kind, Mode, PendingFile, Uri};
+use crate::backend::simulated_host_of;
 use crate::{Arg, Grid, Handle, Value};
 
 /// The places where a program's data can be.
@@ -53,8 +54,8 @@ impl Memory for NoMemory {
 }
 
 /// Resolves a name to servers: the server of that name; the one at that address, or at the address that `names` has for
-/// the name; or all servers of the host of that name. In a simulation `here` is the host of the program: names of this machine
-/// stand for that host, and ports are ignored.
+/// the name; or all servers of the host of that name. In a simulation `here` is the host of the program or function: names of
+/// this machine stand for that host, unless the platform has a host of that name with servers, and ports are ignored.
 ///
 /// # Errors
 /// If no server matches.
@@ -71,9 +72,9 @@ pub fn servers_named<'s>(
         (Some(server), _) => vec![server],
         (None, None) => on_host(address, servers),
         (None, Some(here)) => {
-            let host = if is_this_machine(address) { here } else { without_port(address) };
-            let is_there = |server: &&ServerView| host_of(&server.address).trim_start_matches(SIMULATED) == host;
-            servers.iter().filter(is_there).collect()
+            let at = |host| servers.iter().filter(move |server| simulated_host_of(&server.address) == host).collect();
+            let named: Vec<&ServerView> = at(without_port(address));
+            if named.is_empty() && is_this_machine(address) { at(here) } else { named }
         }
     };
     if found.is_empty() {
@@ -136,8 +137,6 @@ fn addresses_of(host: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Beginning of the addresses of simulated nodes.
-const SIMULATED: &str = "sim://";
 /// Maximum number of servers that an error lists.
 const NAMES_MAX: usize = 8;
 
@@ -373,5 +372,40 @@ impl Datum {
             Content::Made { call: Some(_), .. } => Ok(()),
             _ => self.copy_to_store(places, server, true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(name: &str, address: &str) -> ServerView {
+        ServerView {
+            node: NodeId(2),
+            name: name.into(),
+            address: address.into(),
+            slots: 1,
+            stateless: false,
+            memory_bytes: 1 << 30,
+            speed_flops: None,
+            pace: 1.0,
+            functions: BTreeMap::new(),
+            busy_s: vec![0.0],
+            release: String::new(),
+            protocol: 0,
+        }
+    }
+
+    #[test]
+    fn a_host_of_the_platform_may_have_the_name_of_this_machine() {
+        let own = rustix::system::uname().nodename().to_str().unwrap().to_string();
+        let servers = [server("one", &format!("sim://{own}:4")), server("other", "sim://desk:5")];
+        let found = |name: &str| {
+            let found = servers_named(name, &BTreeMap::new(), &servers, Some("desk")).unwrap();
+            found.iter().map(|server| server.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&own), ["one"]);
+        assert_eq!(found(&format!("{own}:4000")), ["one"]);
+        assert_eq!(found("localhost"), ["other"]);
     }
 }

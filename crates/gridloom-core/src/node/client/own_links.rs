@@ -10,6 +10,7 @@ use crate::node::ClientTimer;
 use crate::node::data_paths::DataPaths;
 use crate::node::link_measurement::{LinkMeasurement, peers_to_measure};
 use crate::node::message::{LinkToAgent, TransferReport};
+use crate::node::probing::Measurement;
 use crate::node::protocol::{Effect, Role};
 use crate::node::unreported::UnreportedTransfers;
 use gridloom_base::limits::{LEARN_BYTES_MIN, MEASURE_WAIT_NS_MAX};
@@ -145,13 +146,17 @@ impl OwnLinks {
         &self.guessed
     }
 
-    /// Handles a peer's confirmation of a probe. Returns true if its link is now measured.
+    /// Handles a peer's confirmation of a probe. Returns true if the measurement of its link has ended.
     pub(super) fn on_probe_arrived(&mut self, now: Time, from: NodeId, size_bytes: u64, out: &mut Vec<Effect>) -> bool {
-        let Some(link) = self.measuring.probe_arrived(now, from, size_bytes, false, out) else { return false };
-        if self.learned.of(&self.me, &from).is_none() {
-            self.learned.add_first_probe(now, self.me, from, link);
-        } else {
-            self.learned.add_probe(now, (self.me, from), link, &BTreeSet::new());
+        match self.measuring.probe_arrived(now, from, size_bytes, false, out) {
+            None => return false,
+            Some(Measurement::Inconclusive) => {}
+            Some(Measurement::Measured(link)) if self.learned.of(&self.me, &from).is_none() => {
+                self.learned.add_first_probe(now, self.me, from, link);
+            }
+            Some(Measurement::Measured(link)) => {
+                self.learned.add_probe(now, (self.me, from), link, &BTreeSet::new());
+            }
         }
         true
     }

@@ -9,10 +9,10 @@ use super::{ServerConfig, send};
 use crate::member::Members;
 use crate::node::link_measurement::LinkMeasurement;
 use crate::node::message::LinkToAgent;
+use crate::node::probing::Measurement;
 use crate::node::protocol::{Effect, Role};
 use gridloom_base::limits::{LINK_QUIET_NS, PROBE_PEERS_MAX};
 use gridloom_base::{NodeId, Time};
-use gridloom_perf::LinkEstimate;
 
 #[derive(Debug)]
 pub(super) struct Links {
@@ -93,7 +93,7 @@ impl Links {
         from: NodeId,
         size_bytes: u64,
         out: &mut Vec<Effect>,
-    ) -> Option<LinkEstimate> {
+    ) -> Option<Measurement> {
         let began = self.measuring.began();
         let has_data = self.last_sent.values().any(|at| *at >= began);
         self.measuring.probe_arrived(now, from, size_bytes, has_data, out)

@@ -42,6 +42,7 @@ use crate::node::message::{
     DirectoryToServer, LinkMessage, LinkToAgent, LinkToProber, Message, Supply, SupplyFault, TaskMessage, TaskToClient,
     TaskToServer,
 };
+use crate::node::probing::Measurement;
 use crate::node::protocol::{Command, Effect, Event, Input, Role};
 use crate::node::{Category, LogLine, ServerTimer, Timer};
 use accounts::Accounts;
@@ -282,8 +283,10 @@ impl Server {
                 self.send_link_report(news, out);
             }
             LinkToProber::ProbeArrived { size_bytes } => {
-                if let Some(link) = self.links.probe_arrived(now, from, size_bytes, out) {
-                    self.registering.notify(LinkToAgent::LinkMeasured { to: from, link }, out);
+                if let Some(measurement) = self.links.probe_arrived(now, from, size_bytes, out) {
+                    if let Measurement::Measured(link) = measurement {
+                        self.registering.notify(LinkToAgent::LinkMeasured { to: from, link }, out);
+                    }
                     let news = self.links.end(from, out);
                     self.send_link_report(news, out);
                 }
