@@ -47,15 +47,6 @@ def half(name: str) -> float:
         return float(x.sum())
 
 
-@gl.function(work="1e9")
-def halves(one: str, other: str) -> float:
-    """Calls other functions."""
-    with gl.connect() as grid:
-        half = grid.function("halving/half")
-        calls = [half.submit(one), half.submit(other)]
-        return sum(call.result() for call in calls)
-
-
 @gl.function
 def missing(name: str) -> str:
     with gl.connect() as grid:
@@ -82,7 +73,6 @@ def test_functions_get_and_put_shared_data(tmp_path, platform):
                 grid.function("halving/half")("later")
             assert grid.function("halving/missing")("y") == "no shared data are named 'y'; after 3 s: True"
             grid.delete("half/later")
-            assert grid.function("halving/halves")("x", "later") == 3 * x.sum()
             hashes.add(grid.simulation().trace_hash)
     assert len(hashes) == 1
 
