@@ -1,4 +1,4 @@
-/* Shared by the three programs in addition to the universe: options, handles, output. */
+/* Shared by the programs that use GridRPC, in addition to the universe: options, handles, output. */
 #ifndef HYDROPAD_H
 #define HYDROPAD_H
 
