@@ -91,12 +91,15 @@ def test_a_map_may_have_a_time_limit(grid, gate):
         next(results)
 
 
-def test_results_that_are_not_taken_are_bounded(grid, monkeypatch, gate):
+def test_results_that_are_not_taken_are_bounded(grid, monkeypatch, gate, other_gate):
     """Past the bound, only as many calls run as there are results soon to be taken."""
     monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
     least = 4
+    # No result is there before the calls are submitted: the bound would end the submission.
+    gates = itertools.chain([str(other_gate.path)] * least, itertools.repeat(str(gate.path)))
     # Workers are faster than a program that is busy: without the gate, further calls would run before it has counted these results.
-    results = grid.map(block, itertools.repeat(str(gate.path)), itertools.count(), itertools.repeat(least))
+    results = grid.map(block, gates)
+    other_gate.open()
     # Two calls run at a time and up to eight results are read: these may have begun before the bound was passed.
     more, calls = 10, results._futures
     wait_until(lambda: sum(call.done() for call in calls) >= least)
@@ -110,9 +113,10 @@ def test_results_that_are_not_taken_are_bounded(grid, monkeypatch, gate):
     assert grid.run(twice, 1).get(60) == 2
 
 
-def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch, gate):
+def test_calls_of_a_map_that_are_delayed_can_be_cancelled(grid, monkeypatch, gate, other_gate):
     monkeypatch.setattr("gridloom.run.prefetch.WINDOW_BYTES", 1_000_000)
-    results = grid.map(block, [str(gate.path)] * 200, range(200), [4] * 200)
+    results = grid.map(block, [str(other_gate.path)] * 4 + [str(gate.path)] * 196)
+    other_gate.open()
     last = results._futures[-1]
     wait_until(lambda: sum(call.done() for call in results._futures) >= 4)
     assert last.cancel() and last.cancelled()

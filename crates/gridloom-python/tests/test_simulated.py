@@ -47,6 +47,15 @@ def half(name: str) -> float:
         return float(x.sum())
 
 
+@gl.function(work="1e9")
+def halves(one: str, other: str) -> float:
+    """Calls other functions."""
+    with gl.connect() as grid:
+        half = grid.function("halving/half")
+        calls = [half.submit(one), half.submit(other)]
+        return sum(call.result() for call in calls)
+
+
 @gl.function
 def missing(name: str) -> str:
     with gl.connect() as grid:
@@ -71,8 +80,9 @@ def test_functions_get_and_put_shared_data(tmp_path, platform):
             assert waiting.result() == 2 * x.sum() and np.array_equal(grid.get("half/later"), x)
             with pytest.raises(gl.RemoteError, match="raised NameExists .*half/later"):
                 grid.function("halving/half")("later")
-            assert grid.function("halving/missing")("y") == "no shared data are named 'y'; after 3 s: True"
+            assert grid.function("halving/missing")("latter") == "no shared data are named 'latter'; did you mean 'half/later' or 'later'?; after 3 s: True"
             grid.delete("half/later")
+            assert grid.function("halving/halves")("x", "later") == 3 * x.sum()
             hashes.add(grid.simulation().trace_hash)
     assert len(hashes) == 1
 

@@ -160,12 +160,12 @@ impl Session {
         self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
     }
 
-    /// Speed of the client's host, operations per second; `None` on a real grid.
     /// The user of the call for which this session acts, if it is that of a function.
     pub(crate) fn caller(&self) -> Option<Box<str>> {
         self.0.backend.caller()
     }
 
+    /// Speed of the client's host, operations per second; `None` on a real grid.
     pub(crate) fn client_flops(&self) -> Option<f64> {
         self.0.backend.client_flops()
     }

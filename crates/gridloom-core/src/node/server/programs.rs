@@ -57,8 +57,10 @@ impl Programs {
     /// of the catalog.
     pub(super) fn user_of(&self, task: &Task) -> Arc<str> {
         let Some(client) = self.clients.get(&task.id.client) else { return self.nobody.clone() };
+        // Users of simulations have no name.
+        let is_valid = |user: &str| user.is_empty() || NameKind::User.check(user).is_ok();
         match &task.options.user {
-            Some(user) if client.origin.acts_for_all() && NameKind::User.check(user).is_ok() => Arc::from(&**user),
+            Some(user) if client.origin.acts_for_all() && is_valid(user) => Arc::from(&**user),
             _ => client.user.clone(),
         }
     }
