@@ -17,7 +17,7 @@ use gridloom_testbed::spec::Deployed;
 use gridloom_testbed::spec::Launch;
 
 use super::simulate::seconds;
-use super::up::ProcessHostOptions;
+use super::up::{ProcessHostOptions, Reconnects};
 use super::{OwnFolder, read_text};
 
 /// Run the processes of a deployment as real processes, on this machine or on several.
@@ -104,7 +104,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         shows_running: true,
         format: if options.json { OutputFormat::Json } else { OutputFormat::Text },
     };
-    Ok(ExitCode::from(fleet::run_within(&deployed, &limits, command, |_, _| {})?))
+    Ok(ExitCode::from(match &hosts {
+        None => fleet::run_within(&deployed, &limits, command, |_, _| {})?,
+        Some(hosts) => {
+            let mut reconnects = Reconnects::new(hosts, &names);
+            fleet::run_changing(&deployed, &limits, command, |_, _| {}, &mut reconnects)?
+        }
+    }))
 }
 
 /// Returns the command that starts such a process here. This command may itself be a process of a deployment or gang.

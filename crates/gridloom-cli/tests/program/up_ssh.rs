@@ -185,3 +185,34 @@ fn a_grid_starts_by_ssh_also_through_a_jump_host_and_ends_again() {
         process_ended(pid(&parts[part]));
     }
 }
+
+#[test]
+fn processes_of_a_deployment_run_on_their_hosts() {
+    let mut lab = Lab::new("ssh-deploy", "");
+    let Some([head, a, b]) = hosts(&mut lab) else { return };
+    let file = [host("head", head, BUILT, ""), host("a", a, "send = true", ""), host("b", b, BUILT, "")];
+    lab.write(&file.concat().replace(",  }", " }"));
+    let script = r#"echo "$1 in $HOME"; : > "$GRIDLOOM_PROCESS_READY""#;
+    let run = |hosts: &[&str], script: &str| {
+        let process = |host: &&str| format!("[[process]]\nhost = '{host}'\nfunction = 'at_{host}'\n");
+        let deployment = lab.folder.join("processes.toml");
+        std::fs::write(&deployment, hosts.iter().map(process).collect::<String>()).unwrap();
+        let hosts = lab.folder.join("grid.toml");
+        let options = ["deploy", "-d", path(&deployment), "--hosts", path(&hosts), "--ssh", &lab.ssh, "--"];
+        lab.command(&[&options[..], &["sh", "-c", script]].concat())
+    };
+    // A system's sshd limits the connections of users that it does not know yet.
+    let many = [["head", "a"]; 12].concat();
+    let output = succeeds(run(&many, script));
+    for name in ["head", "a"] {
+        let line = format!("at_{name}@{name}| ");
+        assert_eq!(output.lines().filter(|one| one.starts_with(&line)).count(), 12, "{output}");
+    }
+    let (status, errors) = status_and_stderr(run(&["head", "b"], script));
+    assert!(status == 1 && errors.contains("b: it refuses the key"), "{status}: {errors}");
+    for code in [7, 255] {
+        let (status, errors) = status_and_stderr(run(&["head"], &format!("exit {code}")));
+        let ended = format!("at_head@head ended with exit status: {code}");
+        assert!(status == code && errors.matches(&ended).count() == 1, "{status}: {errors}");
+    }
+}

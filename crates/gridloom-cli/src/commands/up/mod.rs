@@ -31,7 +31,7 @@ pub use code::{PYTHON_PATH, code_folder, python_path};
 pub use down::Options as Down;
 pub use drain::Options as Drain;
 pub use host::Options as HostOptions;
-pub use processes::Options as ProcessHostOptions;
+pub use processes::{Options as ProcessHostOptions, Reconnects};
 pub use status::Options as Status;
 
 pub use down::run as run_down;

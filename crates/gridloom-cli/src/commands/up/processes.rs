@@ -4,22 +4,27 @@
 //! that command ends the process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{PipeWriter, Write, pipe};
+use std::ffi::OsString;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::net::ToSocketAddrs;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use gridloom::process::READY_FILE_VARIABLE;
 use gridloom_keys::{Grant, GridFolder, Identity, KeysFolder, Role, UnixTime};
 use gridloom_net::process::Addresses;
-use gridloom_testbed::spec::{Launch, read_platform};
+use gridloom_testbed::fleet::{AfterEnd, ExitCause, RunController};
+use gridloom_testbed::spec::{Deployed, Launch, read_platform};
 
 use super::plan::{ConnectOptions, ProcessHost, process_host};
+use super::remote::Connection;
 use super::request::{Action, Request, RunRequest, VERSION};
 use super::slurm::JOB_VARIABLE;
+use super::ssh::FAILED;
 use super::{CommandWords, parse_words};
 
 /// Time for the answer of a host, in addition to the time to connect.
@@ -49,6 +54,8 @@ pub struct Hosts {
     keys: GridFolder,
     /// Standard input of the commands, which keeps their processes running.
     inputs: Arc<Mutex<Vec<PipeWriter>>>,
+    /// The other ends, by the name of the file that identifies the process.
+    requests: Mutex<BTreeMap<OsString, PipeReader>>,
 }
 
 impl Options {
@@ -86,7 +93,7 @@ impl Hosts {
         check_addresses(file, &addresses)?;
         let keys = KeysFolder::find()?.existing_or_new(UnixTime::now())?;
         keys.authority()?;
-        let hosts = Hosts { hosts, addresses, keys, inputs: Arc::default() };
+        let hosts = Hosts { hosts, addresses, keys, inputs: Arc::default(), requests: Mutex::default() };
         hosts.reach()?;
         Ok(hosts)
     }
@@ -126,6 +133,8 @@ impl Hosts {
         line.push('\n');
         let words = target.host_command()?;
         let (input, mut writer) = pipe().context("a pipe")?;
+        let unread = input.try_clone().context("a pipe")?;
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(identity(launch), unread);
         let inputs = self.inputs.clone();
         // In a thread, because a large request does not fit into the pipe. A failed write needs no error: the connection reports its own.
         std::thread::spawn(move || {
@@ -138,11 +147,59 @@ impl Hosts {
         Ok(command)
     }
 
+    /// True if the host has not read the whole request for a process, whose command has ended: the process has not begun.
+    fn has_not_begun(&self, launch: &Launch) -> bool {
+        let request = self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(&identity(launch));
+        request.is_some_and(|request| rustix::io::ioctl_fionread(&request).is_ok_and(|unread_bytes| unread_bytes > 0))
+    }
+
     /// Issues the keys of a process.
     fn issue(&self) -> Result<String> {
         let identity = Identity::new(self.keys.grid(), Role::Client, "gridloom deploy")?;
         let grant = Grant { lifetime: Grant::LIFETIME_OF_PROCESS, ..Grant::new(identity) };
         Ok(self.keys.issue(&grant, UnixTime::now())?.to_pem())
+    }
+}
+
+/// Returns the name of the file that identifies a process.
+fn identity(launch: &Launch) -> OsString {
+    let ready = launch.environment.iter().find(|(name, _)| name == READY_FILE_VARIABLE);
+    ready.map(|(_, file)| file.clone()).unwrap_or_default()
+}
+
+/// Repeats connections that a host has dropped before a process began. Each process has a connection of its own, and by
+/// default `sshd` drops some of them while more than 10 have not logged in yet (`MaxStartups`).
+pub struct Reconnects<'a> {
+    hosts: &'a Hosts,
+    names: &'a [&'a str],
+    until: Instant,
+}
+
+impl<'a> Reconnects<'a> {
+    /// The processes run on the hosts with those names.
+    pub fn new(hosts: &'a Hosts, names: &'a [&'a str]) -> Reconnects<'a> {
+        Reconnects { hosts, names, until: Instant::now() + REACH_LIMIT }
+    }
+}
+
+impl RunController for Reconnects<'_> {
+    fn ended(&mut self, launch: &Launch, end: ExitCause) -> Result<AfterEnd, gridloom_testbed::Error> {
+        let host = self.hosts.hosts.get(self.names[launch.host]);
+        let is_by_ssh = host.is_some_and(|host| matches!(host.target.connection, Connection::Ssh(_)));
+        let was_dropped = self.hosts.has_not_begun(launch) && is_by_ssh && end == ExitCause::Status(FAILED);
+        Ok(if was_dropped && Instant::now() < self.until { AfterEnd::Restarts } else { AfterEnd::Counts })
+    }
+
+    fn more(&mut self) -> Result<Vec<Deployed>, gridloom_testbed::Error> {
+        Ok(Vec::new())
+    }
+
+    fn to_end(&self, _: &Launch) -> Option<Instant> {
+        None
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 

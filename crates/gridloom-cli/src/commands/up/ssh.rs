@@ -61,7 +61,7 @@ impl Ssh {
 }
 
 /// Exit status of ssh after an error of its own.
-const FAILED: i32 = 255;
+pub const FAILED: i32 = 255;
 
 /// Messages of ssh, their meaning, and the remedy. The first match counts.
 const ERRORS: [(&[&str], &str, &str); 5] = [
