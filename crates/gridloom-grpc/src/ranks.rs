@@ -29,6 +29,7 @@ impl RanksOfServer {
 
 impl ConfiguredRanks {
     /// Adds a server with its names. If a name was there before, its earlier settings are replaced.
+    #[cfg(feature = "ninfg")]
     pub(crate) fn add_server(&mut self, names: impl Iterator<Item = String>, ranks: &RanksOfServer) {
         for name in names {
             self.first.get_or_insert_with(|| name.clone());
