@@ -174,7 +174,8 @@ test-python: python capi $(VENV)/tests
 	GRIDLOOM_KEYS="$(KEYS)" $(UTF8_PATH) $(BIN)/python -m pytest -q -rs --durations 15 --timeout 300 -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		$(PACKAGE)/tests tests
 
-PACKAGES := cmake gdb gfortran groff-base libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config \
+PACKAGES := cmake gcc-arm-linux-gnueabihf gcc-powerpc-linux-gnu gcc-s390x-linux-gnu gdb gfortran groff-base libc6-dev-armhf-cross \
+	libc6-dev-powerpc-cross libc6-dev-s390x-cross libfftw3-double3 libfftw3-single3 liblapack3 libopenblas0 munge openssh-client openssh-server pkg-config qemu-user \
 	slurm-client slurmctld slurmd valgrind
 test-all:
 	apt-get update && apt-get install -y --no-install-recommends $(PACKAGES)

@@ -30,6 +30,7 @@ PROGRAMS = {
         ["client.cfg"],
         "1 5.25\n2 10.25\n3 15.25\n4 20.25\n5 25.25\nGRPC_INVALID_SESSION_ID\nGRPC_FUNCTION_NOT_FOUND\n",
     ),
+    "diet_wait_and.c": (["client.cfg"], "GRPC_SESSION_FAILED\n300 right\nGRPC_INVALID_SESSION_ID\n"),
     "diet_wait_all.c": (["client.cfg"], "0: 20, 2\n0: 200\n0: 200, GRPC_INVALID_SESSION_ID\n"),
     "diet_persistent.cc": (
         ["client.cfg"],

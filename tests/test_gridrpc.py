@@ -12,7 +12,7 @@ import sys
 import pytest
 from c_library import CAPI, ROOT, compile_c, needs_cc, the_library
 from gridrpc_suite import SUITE, agent, files, passes, serve, served, start, suite
-from parts import PROGRAM
+from parts import PROGRAM, address_in, parts
 
 EXAMPLES = ROOT / "examples" / "gridrpc"
 GROUPS = {"initialize": 2, "finalize": 2, "handles": 9, "call": 4, "wait": 13, "probe": 8, "cancel": 5, "errors": 7}
@@ -134,6 +134,7 @@ exit $status
 """
 RANKS_IDL = """Module ranks;
 Define size(OUT int *size) Backend "MPI" { MPI_Comm_size(MPI_COMM_WORLD, size); }
+Define other(OUT int *size) Backend "MPI" { MPI_Comm_size(MPI_COMM_WORLD, size); }
 Define asks(OUT int *rounds) Backend "MPI"
 {
     char name[500];
@@ -210,6 +211,74 @@ def test_a_handle_reports_on_how_many_ranks_its_calls_run(ranks, monkeypatch):
         "4: GRPC_COMMUNICATION_FAILED, -1 ranks, the handle has 4",
     ], done.stdout + done.stderr
     assert "the call wants 4, and this server has at most 3 (GRIDLOOM_MPI_RANKS)" in done.stderr
+
+
+CONFIGURED = """#include <grpc.h>
+static void show(const char *server, const char *function, int ranks) {
+    grpc_handle_attr_t_np attr;
+    grpc_function_handle_t handle;
+    int size = -1, error = grpc_handle_attr_initialize_np(&attr);
+    grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, (void *)function);
+    grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_MPI_NCPUS, &ranks);
+    if (server != NULL) grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_HOSTNAME, (void *)server);
+    if (error == GRPC_NO_ERROR) error = grpc_function_handle_init_with_attr_np(&handle, &attr);
+    if (error == GRPC_NO_ERROR) error = grpc_call(&handle, &size);
+    printf("%s %s: %s, %d\\n", server == NULL ? "any" : server, function, grpc_error_string(error), size);
+    grpc_handle_attr_destruct_np(&attr);
+}
+int main(void) {
+    grpc_function_handle_t handle;
+    int size = -1;
+    if (grpc_initialize("client.conf") || grpc_function_handle_default(&handle, "ranks/size")) return 1;
+    if (grpc_call(&handle, &size) != GRPC_NO_ERROR || size != 2) return 2;
+    show(NULL, "ranks/other", 0);
+    show("big", "ranks/size", 0);
+    show("big", "ranks/other", 0);
+    show("big", "ranks/other", 3);
+    show("server-1", "ranks/size", 0);
+    if (grpc_config_file_read_np("more.conf") != GRPC_NO_ERROR) return 3;
+    show("big", "ranks/size", 0);
+    show("server-1", "ranks/size", 0);
+    if (grpc_config_file_read_np("wrong.conf") != GRPC_CONFIGFILE_ERROR) return 4;
+    fprintf(stderr, "%s\\n", grpc_last_error_text_np());
+    return grpc_finalize();
+}
+"""
+CLIENT_CONF = """<SERVER>
+    hostname 127.0.0.1
+    tag big
+    mpi_runNoOfCPUs 2
+    mpi_runNoOfCPUs ranks/other=1
+</SERVER>
+"""
+
+
+def test_a_configuration_of_ninf_g_sets_the_number_of_ranks(ranks, monkeypatch):
+    monkeypatch.setenv("GRIDLOOM_MPI_RANKS", "3")
+    (ranks / "configured.c").write_text(CONFIGURED)
+    (ranks / "client.conf").write_text(CLIENT_CONF)
+    (ranks / "more.conf").write_text("<SERVER_DEFAULT>\nmpi_runNoOfCPUs 1\n</SERVER_DEFAULT>\n")
+    (ranks / "wrong.conf").write_text("<SERVER>\nhostname a\nmpi_runNoOfCPUs none\n</SERVER>\n")
+    program = compile_c([ranks / "configured.c"], ranks / "configured", "-std=c99")
+    with parts(ranks) as start:
+        agent = address_in(start("agent", "--listen", "127.0.0.1:0")[1])
+        start("serve", "ranks.idl", "--agent", agent, "--models", "none", "--name", "server-1")
+        monkeypatch.setenv("GRIDLOOM_AGENT", agent)
+        done = subprocess.run([program], capture_output=True, text=True, cwd=ranks, timeout=120)
+    right = "GRPC_NO_ERROR"
+    assert done.returncode == 0 and done.stdout.splitlines() == [
+        f"any ranks/other: {right}, 1",
+        f"big ranks/size: {right}, 2",
+        f"big ranks/other: {right}, 1",
+        f"big ranks/other: {right}, 3",
+        f"server-1 ranks/size: {right}, 3",
+        f"big ranks/size: {right}, 2",
+        f"server-1 ranks/size: {right}, 1",
+    ], done.stdout + done.stderr
+    assert (
+        "wrong.conf:3: mpi_runNoOfCPUs is a number of ranks from 1" in done.stderr
+        and "no meaning here" not in done.stderr
+    )
 
 
 MIXED = """import gridloom as gl

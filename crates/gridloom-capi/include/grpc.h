@@ -167,9 +167,9 @@ typedef int grpc_error_t;
  * without it an embedded grid is started, which ends with the session. Under `gridloom simulate` and `gridloom
  * testbed` the grid is theirs.
  *
- * NG_CONFIG_FILE names a file, too. A file of Ninf-G (client.conf) is accepted: its servers, ports and time limits
- * are used; the rest is listed once on standard error. Otherwise the file is TOML; everything may be left out, and an
- * unknown key is an error:
+ * NG_CONFIG_FILE names a file, too. A file of Ninf-G (client.conf) is accepted: its servers, ports, time limits
+ * and numbers of ranks are used; the rest is listed once on standard error. Otherwise the file is TOML; everything may be
+ * left out, and an unknown key is an error:
  *   agent = "host:7711"            or servers = ["host:7801", ...], without an agent
  *   argument_transfer = "copy"     also "wait" and "nowait", as in Ninf-G, which have the same effect here
  *   session_timeout = 30.0         seconds that a call may take; 0: no limit

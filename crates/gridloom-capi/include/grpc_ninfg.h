@@ -20,8 +20,8 @@ extern "C" {
 /* ---- Configuration files
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Reads another configuration, of either form (grpc_initialize), during the session: its servers' names and its time
- * limits apply to handles that are made from then on.
+/* Reads another configuration, of either form (grpc_initialize), during the session: its servers' names, time
+ * limits and numbers of ranks apply to handles that are made from then on.
  * @return GRPC_CONFIGFILE_NOT_FOUND; GRPC_CONFIGFILE_ERROR. MT-safe. */
 grpc_error_t grpc_config_file_read_np(const char *config_file_name);
 
@@ -61,7 +61,7 @@ typedef enum grpc_handle_attr_name_e_np {
     GRPC_HANDLE_ATTR_WAIT_ARG_TRANSFER, /* grpc_argument_transfer_t_np *; without meaning */
     GRPC_HANDLE_ATTR_QUEUENAME,         /* char *; without meaning */
     GRPC_HANDLE_ATTR_MPI_NCPUS          /* int *: ranks of each call, if the function runs on ranks (Backend "MPI"); 0 for those of
-                                           the server, which is the most */
+                                           the configuration (mpi_runNoOfCPUs), or else of the server, which is the most */
 } grpc_handle_attr_name_t_np;
 
 /* Clears all attributes. @return GRPC_OTHER_ERROR_CODE for NULL. MT-safe. */

@@ -13,6 +13,7 @@ use super::code::{Failed, GRPC_CONFIGFILE_ERROR, GRPC_CONFIGFILE_NOT_FOUND, Outc
 use super::limits::{ConfiguredLimits, Limits, limit};
 #[cfg(feature = "ninfg")]
 use super::ninfg_config::{self, NinfgConfig};
+use super::ranks::ConfiguredRanks;
 
 /// Environment variables with the name of the file, if the program names none; the first that is set counts. They are
 /// Gridloom's and Ninf-G's.
@@ -41,6 +42,9 @@ pub(crate) struct Config {
     /// Time limits of single functions, from Ninf-G's files.
     #[serde(skip)]
     limits: BTreeMap<String, ConfiguredLimits>,
+    /// Numbers of ranks, from Ninf-G's files.
+    #[serde(skip)]
+    ranks: ConfiguredRanks,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -108,6 +112,7 @@ impl Default for Config {
             map: MapConfig::default(),
             server: BTreeMap::new(),
             limits: BTreeMap::new(),
+            ranks: ConfiguredRanks::default(),
         }
     }
 }
@@ -168,7 +173,7 @@ impl Config {
     /// Takes the settings of files of Ninf-G.
     #[cfg(feature = "ninfg")]
     fn of_ninfg(found: NinfgConfig) -> Config {
-        let mut config = Config { limits: found.limits, ..Config::default() };
+        let mut config = Config { limits: found.limits, ranks: found.ranks, ..Config::default() };
         config.save_session_info = found.save_session_info.unwrap_or(config.save_session_info);
         let mut servers: Vec<String> = Vec::new();
         for (name, address) in found.servers {
@@ -254,6 +259,11 @@ impl Config {
     /// Returns the time limits of single functions.
     pub(crate) fn limits(&self) -> BTreeMap<String, ConfiguredLimits> {
         self.limits.clone()
+    }
+
+    /// Returns the numbers of ranks of calls.
+    pub(crate) fn ranks(&self) -> ConfiguredRanks {
+        self.ranks.clone()
     }
 
     /// Returns addresses of servers by the names in the file (`[server.NAME]`).

@@ -33,7 +33,7 @@
 //! | `handles` | handles, and how C passes arguments (`calls.c`) |
 //! | `remotes`, `callbacks`, `config`, `requests` | data by their addresses; functions that are called back; the configuration; outstanding puts and gets of shared data |
 //! | `memory`, `choice`, `ninfg_config`, `problem` | reading and writing the program's memory; an array of ids, for one of which a thread waits; configurations of Ninf-G (feature `ninfg`); the view of a heuristic defined by the program |
-//! | `limits` | time limits of calls |
+//! | `limits`, `ranks` | time limits of calls; their numbers of ranks |
 //! | `code` | codes, their names, each thread's last error |
 //!
 //! **Invariants**
@@ -71,6 +71,7 @@ mod memory;
 mod ninfg_config;
 mod objects;
 mod problem;
+mod ranks;
 mod remote_results;
 mod remotes;
 mod requests;

@@ -20,6 +20,7 @@ use super::limits::{ConfiguredLimits, Limits};
 use super::mappings::Mappings;
 use super::memory;
 use super::objects::{ObjectSlot, Objects};
+use super::ranks::ConfiguredRanks;
 use super::remote_results::RemainingResults;
 use super::remotes::Remotes;
 use super::requests::Requests;
@@ -70,6 +71,8 @@ struct ServerSettings {
     server_names: Arc<BTreeMap<String, String>>,
     /// Time limits of single functions.
     limits: BTreeMap<String, ConfiguredLimits>,
+    /// Numbers of ranks.
+    ranks: ConfiguredRanks,
 }
 
 /// Returns the session of this process.
@@ -157,6 +160,7 @@ impl Library {
             configured: RwLock::new(ServerSettings {
                 server_names: Arc::new(config.server_names()),
                 limits: config.limits(),
+                ranks: config.ranks(),
             }),
             is_own_grid: config.is_own_grid(),
             pid: std::process::id(),
@@ -184,6 +188,12 @@ impl Library {
         let mut configured = self.configured.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut configured.server_names).extend(config.server_names());
         configured.limits.extend(config.limits());
+        configured.ranks.extend(config.ranks());
+    }
+
+    /// Returns the configured number of ranks for the calls of a handle; 0 for the server's own number.
+    pub(crate) fn ranks_of(&self, server: Option<&str>, function: &str) -> u32 {
+        self.configured.read().unwrap_or_else(PoisonError::into_inner).ranks.of(server, function)
     }
 
     /// Returns the default time limits of a function's calls.

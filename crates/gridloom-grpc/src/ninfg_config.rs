@@ -1,6 +1,6 @@
 //! Configurations of Ninf-G (`client.conf`): sections in angle brackets, an attribute and its value on each line.
 //!
-//! Servers, ports and time limits are used. Everything else describes jobs, proxies and logs that do not exist here;
+//! Servers, ports, time limits and numbers of ranks are used. Everything else describes jobs, proxies and logs that do not exist here;
 //! its syntax is checked, and it is reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::code::{Failed, GRPC_CONFIGFILE_ERROR, Outcome};
 use super::limits::{ConfiguredLimits, limit};
+use super::ranks::{ConfiguredRanks, RanksOfServer};
 
 /// The settings of a file that have a meaning here.
 #[derive(Debug, Default, PartialEq)]
@@ -16,6 +17,8 @@ pub(crate) struct NinfgConfig {
     pub(crate) servers: Vec<(String, String)>,
     /// Time limits of a function's calls (`FUNCTION_INFO`).
     pub(crate) limits: BTreeMap<String, ConfiguredLimits>,
+    /// Numbers of ranks (`mpi_runNoOfCPUs`).
+    pub(crate) ranks: ConfiguredRanks,
     /// `save_sessionInfo`.
     pub(crate) save_session_info: Option<i64>,
     /// Included files, in order.
@@ -46,6 +49,7 @@ struct Section {
     port: Option<u16>,
     function: Option<String>,
     limits: ConfiguredLimits,
+    ranks: RanksOfServer,
 }
 
 /// Maximum number of files that a file includes, in total.
@@ -65,6 +69,7 @@ impl NinfgConfig {
                 NinfgConfig::parse(&text).map_err(|WrongLine { line, why }| wrong(format!(":{line}: {why}")))?;
             all.servers.extend(found.servers);
             all.limits.extend(found.limits);
+            all.ranks.extend(found.ranks);
             all.save_session_info = found.save_session_info.or(all.save_session_info);
             all.ignored.extend(found.ignored);
             for name in found.includes {
@@ -146,6 +151,7 @@ impl NinfgConfig {
             ("SERVER", "port") => {
                 section.port = Some(value.parse().map_err(|_| format!("port is a number up to 65535, got '{value}'"))?);
             }
+            ("SERVER" | "SERVER_DEFAULT", "mpi_runNoOfCPUs") => ranks(&mut section.ranks, value)?,
             ("FUNCTION_INFO", "funcname") => section.function = Some(value.to_string()),
             ("FUNCTION_INFO", "session_timeout") => section.limits.whole = Some(seconds(value)?),
             ("FUNCTION_INFO", "transferTimeout_argument") => section.limits.arguments = Some(seconds(value)?),
@@ -166,6 +172,15 @@ impl NinfgConfig {
         if let (Some(tag), Some(host)) = (&section.tag, section.hosts.first()) {
             self.servers.push((tag.clone(), address(host)));
         }
+        match section.name.as_str() {
+            "SERVER" => {
+                let addresses = section.hosts.iter().map(|host| address(host));
+                let names = section.hosts.iter().cloned().chain(addresses).chain(section.tag.clone());
+                self.ranks.add_server(names, &section.ranks);
+            }
+            "SERVER_DEFAULT" => self.ranks.default = section.ranks.clone(),
+            _ => {}
+        }
         if let Some(function) = section.function
             && section.limits != ConfiguredLimits::default()
         {
@@ -177,6 +192,28 @@ impl NinfgConfig {
 /// Returns a line without its comment and surrounding white space.
 fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or_default().trim()
+}
+
+/// Parses `FUNCTION=NUMBER`, or the number for all other functions.
+fn ranks(ranks: &mut RanksOfServer, value: &str) -> Result<(), String> {
+    let (function, number) = match value.split_once('=') {
+        Some((function, number)) => (Some(unquoted(function.trim())), number.trim()),
+        None => (None, value),
+    };
+    let number = number.parse().ok().filter(|number| (1..=i32::MAX as u32).contains(number)).ok_or_else(|| {
+        format!("mpi_runNoOfCPUs is a number of ranks from 1, or a function with one (pi/trial=4), got '{value}'")
+    })?;
+    let is_new = match function {
+        None => ranks.all.replace(number).is_none(),
+        Some(function) => ranks.functions.insert(function.to_string(), number).is_none(),
+    };
+    match is_new {
+        true => Ok(()),
+        false => {
+            let of = function.map_or(String::new(), |function| format!(" of {function}"));
+            Err(format!("a second mpi_runNoOfCPUs{of} in one section; leave one out"))
+        }
+    }
 }
 
 fn unquoted(value: &str) -> &str {
@@ -234,6 +271,22 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_ranks_are_those_of_server_and_function() {
+        let text = "<SERVER_DEFAULT>\nmpi_runNoOfCPUs 2\n</SERVER_DEFAULT>\n<SERVER>\nhostname a.org\ntag big\nport 7801\n\
+                    mpi_runNoOfCPUs 8\nmpi_runNoOfCPUs m/f=4\nmpi_runNoOfCPUs \"m/g = 3\"\n</SERVER>\n\
+                    <SERVER>\nhostname b.org\n</SERVER>\n";
+        let config = NinfgConfig::parse(text).unwrap();
+        assert!(config.ignored.is_empty());
+        let ranks = |server, function| config.ranks.of(server, function);
+        for server in [Some("a.org"), Some("a.org:7801"), Some("big"), None] {
+            let found = ["m/f", "m/g", "m/h"].map(|function| ranks(server, function));
+            assert_eq!(found, [4, 3, 8], "{server:?}");
+        }
+        assert_eq!((ranks(Some("b.org"), "m/f"), ranks(Some("c.org"), "m/f")), (2, 2));
+        assert_eq!(NinfgConfig::parse("").unwrap().ranks.of(None, "m/f"), 0);
+    }
+
+    #[test]
     fn errors_are_reported_by_its_line() {
         for (text, line, why) in [
             ("<SERVER>\nhostname\n</SERVER>", 2, "attribute 'hostname' has no value"),
@@ -245,6 +298,10 @@ mod tests {
             ("<FUNCTION_INFO>\nsession_timeout 5 sets\n", 2, "got '5 sets'"),
             ("<FUNCTION_INFO>\ntransferTimeout_result 9999999 h\n", 2, "at most 4000000000"),
             ("</SERVER>", 1, "closes no section"),
+            ("<SERVER>\nmpi_runNoOfCPUs 0\n</SERVER>", 2, "a number of ranks from 1"),
+            ("<SERVER>\nmpi_runNoOfCPUs m/f=many\n</SERVER>", 2, "got 'm/f=many'"),
+            ("<SERVER>\nmpi_runNoOfCPUs 2\nmpi_runNoOfCPUs 3\n</SERVER>", 3, "a second mpi_runNoOfCPUs in one section"),
+            ("<SERVER>\nmpi_runNoOfCPUs f=2\nmpi_runNoOfCPUs f=3\n</SERVER>", 3, "a second mpi_runNoOfCPUs of f in"),
         ] {
             let wrong = NinfgConfig::parse(text).unwrap_err();
             assert!(wrong.line == line && wrong.why.contains(why), "{text}: {wrong:?}");

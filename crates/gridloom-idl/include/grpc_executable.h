@@ -22,12 +22,17 @@
 
 #ifndef GRPC_COMPLEX_NP
 #define GRPC_COMPLEX_NP
+/* Left out if the description has types of these names of its own. */
+#ifndef GRIDLOOM_OWN_SCOMPLEX
 typedef struct scomplex {
     float r, i;
 } scomplex;
+#endif
+#ifndef GRIDLOOM_OWN_DCOMPLEX
 typedef struct dcomplex {
     double r, i;
 } dcomplex;
+#endif
 #endif
 
 #ifndef GRPC_ERROR_NP

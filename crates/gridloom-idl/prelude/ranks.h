@@ -67,6 +67,27 @@ GRIDLOOM_STATIC void gridloom_take(FILE *file, void *into, size_t size) {
     if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("their results");
 }
 
+GRIDLOOM_STATIC void gridloom_put_texts(FILE *file, char *const *texts, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) gridloom_put_text(file, texts[i]);
+}
+
+/* Replaces a string by one that free() takes. */
+GRIDLOOM_STATIC void gridloom_take_text(FILE *file, char **text) {
+    size_t size = 0;
+    free(*text);
+    *text = NULL;
+    gridloom_take(file, &size, sizeof size);
+    if (size == 0) return;
+    if ((*text = (char *)malloc(size)) == NULL) gridloom_wrong("their results");
+    gridloom_take(file, *text, size);
+}
+
+GRIDLOOM_STATIC void gridloom_take_texts(FILE *file, char **texts, size_t count) {
+    size_t i;
+    for (i = 0; i < count; i++) gridloom_take_text(file, &texts[i]);
+}
+
 /* The number of ranks that the call wants, 0 for the server's default: set by the worker when it loads the library. */
 #ifdef __cplusplus
 extern "C" {
@@ -266,6 +287,46 @@ GRIDLOOM_STATIC void *gridloom_rank_array(FILE *file, size_t size, int is_read, 
     return memory;
 }
 
+/* As for other arrays; each string is one that free() takes. */
+GRIDLOOM_STATIC char **gridloom_rank_texts(FILE *file, size_t count, int is_read, int is_everywhere, int is_shared) {
+    char **texts;
+    size_t i, size = 0;
+    if (count == 0 || (ng_stub_rank != 0 && !is_everywhere)) return NULL;
+    if ((texts = (char **)calloc(count, sizeof *texts)) == NULL) gridloom_rank_wrong("out of memory");
+    for (i = 0; is_read && i < count; i++) {
+        if (is_shared) {
+            texts[i] = gridloom_rank_text(file);
+            continue;
+        }
+        if (file == NULL) break;
+        gridloom_rank_read(file, &size, sizeof size);
+        if (size == 0) continue;
+        if ((texts[i] = (char *)malloc(size)) == NULL) gridloom_rank_wrong("out of memory");
+        gridloom_rank_read(file, texts[i], size);
+    }
+    return texts;
+}
+
+/* A string in the memory that FORTRAN gets for it, padded with blanks. */
+GRIDLOOM_STATIC char *gridloom_fortran_text(const char *old, size_t *length) {
+    enum { ROOM_BYTES = 65536 };
+    const size_t used = old == NULL ? 0 : strlen(old);
+    char *room;
+    *length = used > ROOM_BYTES ? used : ROOM_BYTES;
+    if ((room = (char *)malloc(*length + 1)) == NULL) gridloom_rank_wrong("out of memory");
+    memset(room, ' ', *length);
+    if (used > 0) memcpy(room, old, used);
+    return room;
+}
+
+/* Replaces a string by the one that FORTRAN left, without trailing blanks. */
+GRIDLOOM_STATIC void gridloom_fortran_set(char **text, char *room, size_t length) {
+    while (length > 0 && room[length - 1] == ' ') length--;
+    room[length] = 0;
+    free(*text);
+    *text = room;
+}
+
 GRIDLOOM_STATIC FILE *gridloom_rank_results(FILE *file, const char *path) {
     if (file == NULL) return NULL;
     fclose(file);
@@ -275,6 +336,17 @@ GRIDLOOM_STATIC FILE *gridloom_rank_results(FILE *file, const char *path) {
 
 GRIDLOOM_STATIC void gridloom_rank_write(FILE *file, const void *from, size_t size) {
     if (file != NULL && size > 0 && fwrite(from, 1, size, file) != size) gridloom_rank_wrong("its results cannot be written");
+}
+
+GRIDLOOM_STATIC void gridloom_rank_write_text(FILE *file, const char *text) {
+    const size_t size = text == NULL ? 0 : strlen(text) + 1;
+    gridloom_rank_write(file, &size, sizeof size);
+    gridloom_rank_write(file, text, size);
+}
+
+GRIDLOOM_STATIC void gridloom_rank_write_texts(FILE *file, char *const *texts, size_t count) {
+    size_t i;
+    for (i = 0; file != NULL && i < count; i++) gridloom_rank_write_text(file, texts[i]);
 }
 
 GRIDLOOM_STATIC void gridloom_rank_end(FILE *file) {

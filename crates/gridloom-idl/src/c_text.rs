@@ -3,12 +3,14 @@
 //!
 //! Parameters are C variables as in Ninf-G. An `IN` scalar is passed by value, everything else by pointer.
 //! Arrays of any number of dimensions are flat, and complex numbers have parts `.r` and `.i`. `goto ng_stub_end` leaves a
-//! body. One C++ function makes the whole source C++. A class is a separate source, in which its state is stored in
-//! variables, since each object is a process.
+//! body. A body that uses the variable `error` without declaring it has one, as in Ninf-G 4. One C++ function makes the whole
+//! source C++. A class is a separate source, in which its state is stored in variables, since each object is a process.
 
 use std::fmt::Write as _;
 
+use crate::c_words::{mentions, uses_variable};
 use crate::expr::{BinaryOp, Expr};
+use crate::fortran::FortranCall;
 use crate::print::quoted;
 use crate::ranks::{self, RankShare};
 use crate::signature::{BaseType, CallArgument, Callback, Definition, Mode, Param, Signature};
@@ -78,8 +80,9 @@ pub struct Class {
 pub enum StubCode {
     /// Runs the file's C text.
     Body(CText),
-    /// Calls a C++ function, which `Globals` declare.
+    /// Calls a function: in C++, one that `Globals` declare; in Fortran, a symbol.
     Call {
+        is_fortran: bool,
         /// Its name and position.
         function: CText,
         args: Vec<CallArgument>,
@@ -132,12 +135,28 @@ impl Build {
         if chooses_features {
             source.push_str(PRELUDE);
         }
+        source.push_str(OWN_TYPE_CHECKS);
+        // The file's own names take precedence over the variable of Ninf-G 4.
+        let has_own_error = self.texts.iter().chain(state).any(|text| mentions(&text.text, STUB_VARIABLE));
         for stub in stubs {
-            push_stub(&mut source, stub, &definitions[stub.definition].signature, &file, is_cpp);
+            let signature = &definitions[stub.definition].signature;
+            push_stub(&mut source, stub, signature, &Style { file: &file, is_cpp, has_own_error });
         }
         source
     }
 }
+
+/// How the functions of a file are written.
+struct Style<'a> {
+    /// The file's name, as a C string.
+    file: &'a str,
+    is_cpp: bool,
+    /// True if the file has a name [`STUB_VARIABLE`].
+    has_own_error: bool,
+}
+
+/// The error code of the stubs that Ninf-G 4 generated. Bodies such as its own example of cancellation use it.
+const STUB_VARIABLE: &str = "error";
 
 /// Declarations that bodies may rely on: the headers that Ninf-G's own header includes, its complex numbers, the check for
 /// cancellation of the call, and shared data. Its own header may be included, too, and so may those of [`HEADERS`].
@@ -157,6 +176,24 @@ const PRELUDE: &str = concat!(
     include_str!("../prelude/functions.h"),
 );
 
+/// Types of the prelude that a file may define itself, each with the macro by which the prelude leaves its own out.
+pub const YIELDED_TYPES: [(&str, &str); 2] =
+    [("scomplex", "GRIDLOOM_OWN_SCOMPLEX"), ("dcomplex", "GRIDLOOM_OWN_DCOMPLEX")];
+
+/// The names under which the compiler knows the parts of a source that are not from the file.
+pub const OWN_SOURCES: [&str; 6] =
+    ["grpc_executable.h", "grpc_shared.h", "omst.h", "functions.h", "ranks.h", "own_types.h"];
+
+/// Checks that such types of the file are as large as the values that callers send.
+const OWN_TYPE_CHECKS: &str = concat!(
+    "#line 1 \"own_types.h\"\n",
+    "#ifdef GRIDLOOM_OWN_SCOMPLEX\n",
+    "typedef char gridloom_scomplex_is_two_floats[sizeof(scomplex) == 2 * sizeof(float) ? 1 : -1];\n",
+    "#endif\n#ifdef GRIDLOOM_OWN_DCOMPLEX\n",
+    "typedef char gridloom_dcomplex_is_two_doubles[sizeof(dcomplex) == 2 * sizeof(double) ? 1 : -1];\n",
+    "#endif\n",
+);
+
 /// The headers of remote bodies, with their names.
 pub const HEADERS: [(&str, &str); 3] = [
     ("grpc_executable.h", include_str!("../include/grpc_executable.h")),
@@ -164,7 +201,8 @@ pub const HEADERS: [(&str, &str); 3] = [
     ("omst.h", include_str!("../include/omst.h")),
 ];
 
-fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str, is_cpp: bool) {
+fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, style: &Style) {
+    let Style { file, is_cpp, .. } = *style;
     let c_type: fn(Dtype, bool) -> &'static str = match stub.code {
         StubCode::Body(_) => body_type,
         StubCode::Call { .. } => c_type,
@@ -181,16 +219,40 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
     let _ = writeln!(source, "\n#line {} {file}", stub.line);
     let head = format!("{linkage}__attribute__((visibility(\"default\")))");
     let body = format!("{symbol}_body");
+    let dtype_name = |dtype| c_type(dtype, is_cpp);
+    let fortran = match &stub.code {
+        StubCode::Call { is_fortran: true, function, args, result } => Some(FortranCall {
+            caller: &symbol,
+            symbol: &function.text,
+            args,
+            result: *result,
+            signature,
+            c_type: &dtype_name,
+        }),
+        _ => None,
+    };
+    if let Some(call) = &fortran {
+        call.push_prototype(source, if is_cpp { linkage } else { "extern" });
+    }
     let _ = match stub.on_ranks {
         None => writeln!(source, "{head}\nvoid {symbol}({params})\n{{"),
         Some(_) => writeln!(source, "static void {body}({params})\n{{"),
     };
     match &stub.code {
-        StubCode::Body(text) => push_text(source, text, file, "{", "\n}"),
-        StubCode::Call { function, args, result } => {
-            let args: Vec<String> = args.iter().map(|arg| argument(arg, signature, is_cpp)).collect();
-            let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
-            push_text(source, function, file, &value, &format!("({});", args.join(", ")));
+        StubCode::Body(text) => {
+            if has_stub_variable(&text.text, signature, style) {
+                let _ = writeln!(source, "grpc_error_t {STUB_VARIABLE} = GRPC_NO_ERROR;");
+            }
+            push_text(source, text, file, "{", "\n}");
+        }
+        StubCode::Call { function, args, result, .. } => {
+            if let Some(call) = &fortran {
+                call.push_call(source);
+            } else {
+                let args: Vec<String> = args.iter().map(|arg| argument(arg, signature, is_cpp)).collect();
+                let value = result.map_or(String::new(), |index| format!("*{} = ", signature.params[index].name));
+                push_text(source, function, file, &value, &format!("({});", args.join(", ")));
+            }
         }
     }
     let Some(on_ranks) = &stub.on_ranks else {
@@ -198,9 +260,16 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, file: &str
         return;
     };
     source.push_str("goto ng_stub_end;\ngoto ng_stub_mpi_end;\nng_stub_end:;\nng_stub_mpi_end:;\n}\n");
-    let c_type = |dtype| c_type(dtype, is_cpp);
-    let style = ranks::Style { symbol: &symbol, body: &body, head: &head, c_type: &c_type, declared: &declared };
+    let style = ranks::Style { symbol: &symbol, body: &body, head: &head, c_type: &dtype_name, declared: &declared };
     ranks::push_functions(source, signature, &style, on_ranks);
+}
+
+/// True if a body has the variable of Ninf-G 4. A body that does not use it has none, so that it can call the function of the
+/// same name of the C library.
+fn has_stub_variable(body: &str, signature: &Signature, style: &Style) -> bool {
+    let params = signature.params.iter().map(|param| &param.name);
+    let mut names = params.chain(signature.callbacks.iter().map(|callback| &callback.name));
+    !style.has_own_error && names.all(|name| name != STUB_VARIABLE) && uses_variable(body, STUB_VARIABLE)
 }
 
 /// The symbol of a definition's compiled function. It changes with the signature: a library built for another signature
@@ -297,7 +366,7 @@ mod tests {
         let (globals, stub) = source.rsplit_once("\n\n").unwrap();
         assert!(
             globals.contains("#include <stdio.h>")
-                && globals.ends_with("#line 2 \"a \\\"b\\\".idl\"\n          int calls; "),
+                && globals.contains("#line 2 \"a \\\"b\\\".idl\"\n          int calls; \n"),
             "{globals}"
         );
         let symbol = super::stub_symbol(&parsed.definitions[0].signature);
@@ -338,5 +407,50 @@ mod tests {
         let source = parsed.build.c_source(&parsed.definitions, "t.idl");
         assert!(parsed.build.is_cpp(&parsed.build.stubs) && source.contains("extern \"C\" "), "{source}");
         assert!(source.contains("*r = ns(n, (int) (2*n), (double) (1.5), \"a\");"), "{source}");
+    }
+
+    fn source(text: &str) -> String {
+        let file = parse_file(text, "t.idl").unwrap();
+        file.build.c_source(&file.definitions, "t.idl")
+    }
+
+    #[test]
+    fn bodies_of_ninf_g_4_have_its_variable() {
+        let variable = "grpc_error_t error = GRPC_NO_ERROR;";
+        let cancel = "Define cancel() { while (!grpc_is_canceled_np(&error)) sleep(1); }";
+        assert!(source(cancel).contains(variable));
+        for text in [
+            "Define f() { int error; grpc_is_canceled_np(&error); }",
+            "Define f() { error(1, 0, \"none\"); }",
+            "Define f(IN int error, OUT int *r) { *r = error; }",
+            "Define f(OUT int *r, error()) { go(error); }",
+        ] {
+            assert!(!source(text).contains(variable), "{text}");
+        }
+        assert!(!source(&format!("Globals {{ static int error; }} {cancel}")).contains(variable));
+    }
+
+    #[test]
+    fn the_language_of_called_functions_does_not_change_that_of_a_body() {
+        let text = "Define f(IN int n, OUT double x[n]) Language \"Fortran\" { f_(&n, x); }";
+        assert!(source(text).contains("(int n, double *x)\n{\n#line"), "{}", source(text));
+    }
+
+    #[test]
+    fn fortran_is_called_on_ranks_by_its_symbol() {
+        let text = "FortranFormat \"%s__\";\nDefine f(IN int n, IN string s, INOUT string t, IN double a[n][n], OUT int *r) Backend \"MPI\"\n\
+                    Calls \"FORTRAN\" r = sub(n, s, a, 'N', \"up\", t, 2*n);";
+        let source = source(text);
+        let prototype = "_calls(void *, void *, void *, void *, void *, void *, void *, size_t, size_t, size_t) __asm__(\"sub__\");";
+        assert!(source.contains("extern int gridloom_f_") && source.contains(prototype), "{source}");
+        let length = "(s == NULL ? 0 : strlen(s))";
+        let call = format!(
+            "_calls((void *) &n, (void *) (s == NULL ? \"\" : s), (void *) a, (void *) &gridloom_value_3, (void *) \"up\", \
+             (void *) gridloom_text_5, (void *) &gridloom_value_6, {length}, 2, gridloom_length_5);\n\
+             gridloom_fortran_set(t, gridloom_text_5, gridloom_length_5);\n"
+        );
+        assert!(source.contains("*r = gridloom_f_") && source.contains(&call), "{source}");
+        assert!(source.contains("char gridloom_value_3 = (char) (78);\n"), "{source}");
+        assert!(source.contains("int gridloom_value_6 = (int) (2*n);\n"), "{source}");
     }
 }

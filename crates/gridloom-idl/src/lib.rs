@@ -7,6 +7,8 @@
 //! | [`evaluation`], [`expr_text`] | the value of an expression, and its text |
 //! | [`check`] | the invariants of a signature, its hash, the parameters that can be inferred from others |
 //! | [`ranks`] | functions that run on several ranks of MPI, as C |
+//! | `fortran` | calls of Fortran from compiled functions |
+//! | `c_words` | which names C text declares and uses |
 //! | [`c_text`] | inline bodies and other C of a file, as a source to compile |
 //! | [`mod@parse`] | text of the language to definitions; `print` does the reverse |
 //! | [`bind`] | checks of a call against a signature, before anything is sent, and where it runs |
@@ -21,10 +23,12 @@
 pub mod bind;
 pub mod builder;
 pub mod c_text;
+mod c_words;
 pub mod check;
 pub mod evaluation;
 pub mod expr;
 pub mod expr_text;
+mod fortran;
 pub mod method;
 pub mod names;
 pub mod parse;
@@ -47,7 +51,8 @@ pub use bind::error::BindError;
 pub use bind::slices::WholeArray;
 pub use bind::{ActualArgument, BoundCall};
 pub use builder::SignatureBuilder;
-pub use c_text::{Build, Class, HEADERS};
+pub use c_text::{Build, Class, HEADERS, OWN_SOURCES, YIELDED_TYPES};
+pub use c_words::defines_type;
 pub use evaluation::{EvalError, EvalFailure};
 pub use expr::{BinaryOp, Expr};
 pub use method::{MethodName, class_of, method_of};

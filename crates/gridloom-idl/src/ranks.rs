@@ -1,8 +1,9 @@
 //! Bodies on several ranks of MPI (`Backend "MPI"`). The compiled function writes its call to a file, starts the ranks with
 //! the server's `mpirun`, and reads the results. On the ranks, a second compiled function receives the call from the first rank.
 //!
-//! Scalars and texts are the same on every rank. An array's content is on the first rank; the others have NULL, memory of that
-//! size (`allocate`, and scratch memory), or the content (`broadcast`).
+//! Scalars and strings are the same on every rank. An array's content is on the first rank; the others have NULL, memory of that
+//! size (`allocate`, and scratch memory), or the content (`broadcast`). An array of strings or of paths is an array of pointers,
+//! which are NULL in mere memory.
 
 use std::fmt::Write as _;
 
@@ -34,12 +35,11 @@ pub(crate) fn refused(signature: &Signature, is_ours: fn(&Expr) -> bool) -> Opti
         let name = &param.name;
         let fits = match param.base {
             BaseType::Number(_) => param.mode != Mode::VarOut,
-            BaseType::String => !param.is_array && !param.is_output(),
-            BaseType::File => !param.is_array,
+            BaseType::String | BaseType::File => true,
             _ => false,
         };
         if !fits {
-            let kind = "numbers, arrays of them, strings that are IN, and names of files";
+            let kind = "numbers, strings, names of files, and arrays of them that are not VAROUT";
             return Some(format!("'{name}' cannot be passed to several ranks, which take {kind}"));
         }
         let is_known = |expr: &Expr| !is_ours(expr) && uses(expr, &|index| is_size(&signature.params[index]));
@@ -67,9 +67,14 @@ pub(crate) struct Style<'a> {
 #[derive(PartialEq, Eq)]
 enum Passing {
     Value,
+    /// A string that is only read, or a path.
     Text,
+    /// A string that the function sets, by pointer.
+    SetText,
     /// A scalar by pointer, or an array.
     Memory,
+    /// An array of strings or of paths.
+    Texts,
 }
 
 /// Appends the two functions of one that runs on several ranks.
@@ -96,18 +101,24 @@ fn push_sizes(source: &mut String, params: &[Param], symbol: &str) {
 
 fn bytes(param: &Param, params: &[Param], style: &Style) -> String {
     let BaseType::Number(dtype) = param.base else { return "0".to_string() };
-    let (kind, symbol, name) = ((style.c_type)(dtype), style.symbol, &param.name);
-    if !param.is_array {
-        return format!("sizeof({kind})");
+    let kind = (style.c_type)(dtype);
+    match param.is_array {
+        true => format!("sizeof({kind}) * {}", count(param, params, style)),
+        false => format!("sizeof({kind})"),
     }
+}
+
+/// The number of elements of an array.
+fn count(param: &Param, params: &[Param], style: &Style) -> String {
     let given: Vec<&str> = params.iter().filter(|param| is_size(param)).map(|param| param.name.as_str()).collect();
-    format!("sizeof({kind}) * {symbol}_size_{name}({})", given.join(", "))
+    format!("{}_size_{}({})", style.symbol, param.name, given.join(", "))
 }
 
 /// The parameters, with those that sizes depend on first.
 fn ordered(params: &[Param]) -> impl Iterator<Item = (usize, &Param)> {
     let of = |is_memory: bool| {
-        params.iter().enumerate().filter(move |(_, param)| (passing(param) == Passing::Memory) == is_memory)
+        let is_of = move |param: &Param| !matches!(passing(param), Passing::Value | Passing::Text) == is_memory;
+        params.iter().enumerate().filter(move |(_, param)| is_of(param))
     };
     of(false).chain(of(true))
 }
@@ -124,6 +135,19 @@ fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[R
         let _ = match passing(param) {
             Passing::Text => writeln!(source, "{name} = gridloom_rank_text(gridloom_file);"),
             Passing::Value => writeln!(source, "gridloom_rank_scalar(gridloom_file, &{name}, sizeof {name});"),
+            Passing::SetText => {
+                let old = if is_read(param) { "gridloom_rank_text(gridloom_file)" } else { "NULL" };
+                writeln!(source, "char *gridloom_set_{name} = {old};\n{name} = &gridloom_set_{name};")
+            }
+            Passing::Texts => {
+                let (on, count) = (on_ranks[index], count(param, params, style));
+                let is_everywhere = i32::from(on != RankShare::Nothing);
+                let (is_read, is_shared) = (i32::from(is_read(param)), i32::from(on == RankShare::Content));
+                writeln!(
+                    source,
+                    "{name} = gridloom_rank_texts(gridloom_file, {count}, {is_read}, {is_everywhere}, {is_shared});"
+                )
+            }
             Passing::Memory => {
                 let on = if param.is_array { on_ranks[index] } else { RankShare::Content };
                 let everywhere = i32::from(on != RankShare::Nothing || param.mode == Mode::Work);
@@ -142,8 +166,15 @@ fn push_rank(source: &mut String, params: &[Param], style: &Style, on_ranks: &[R
     let _ = writeln!(source, "{body}({});", all.join(", "));
     source.push_str("gridloom_file = gridloom_rank_results(gridloom_file, gridloom_path);\n");
     for param in params.iter().filter(|param| is_written(param)) {
-        let _ =
-            writeln!(source, "gridloom_rank_write(gridloom_file, {}, {});", param.name, bytes(param, params, style));
+        let name = &param.name;
+        let _ = match passing(param) {
+            Passing::SetText => writeln!(source, "gridloom_rank_write_text(gridloom_file, *{name});"),
+            Passing::Texts => {
+                let count = count(param, params, style);
+                writeln!(source, "gridloom_rank_write_texts(gridloom_file, {name}, {count});")
+            }
+            _ => writeln!(source, "gridloom_rank_write(gridloom_file, {name}, {});", bytes(param, params, style)),
+        };
     }
     source.push_str("gridloom_rank_end(gridloom_file);\n}\n");
 }
@@ -159,10 +190,14 @@ fn push_server(source: &mut String, params: &[Param], style: &Style) {
         let _ = match passing(param) {
             Passing::Text => writeln!(source, "gridloom_put_text(gridloom_file, {name});"),
             Passing::Value => writeln!(source, "gridloom_put(gridloom_file, &{name}, sizeof {name});"),
+            Passing::SetText if is_read(param) => writeln!(source, "gridloom_put_text(gridloom_file, *{name});"),
+            Passing::Texts if is_read(param) => {
+                writeln!(source, "gridloom_put_texts(gridloom_file, {name}, {});", count(param, params, style))
+            }
             Passing::Memory if is_read(param) => {
                 writeln!(source, "gridloom_put(gridloom_file, {name}, {});", bytes(param, params, style))
             }
-            Passing::Memory => writeln!(source, "(void){name};"),
+            Passing::Memory | Passing::SetText | Passing::Texts => writeln!(source, "(void){name};"),
         };
     }
     let _ = writeln!(
@@ -170,7 +205,15 @@ fn push_server(source: &mut String, params: &[Param], style: &Style) {
         "gridloom_file = gridloom_run(gridloom_file, gridloom_path, \"{symbol}_rank\", (void *){symbol}_rank);"
     );
     for param in params.iter().filter(|param| is_written(param)) {
-        let _ = writeln!(source, "gridloom_take(gridloom_file, {}, {});", param.name, bytes(param, params, style));
+        let name = &param.name;
+        let _ = match passing(param) {
+            Passing::SetText => writeln!(source, "gridloom_take_text(gridloom_file, {name});"),
+            Passing::Texts => {
+                let count = count(param, params, style);
+                writeln!(source, "gridloom_take_texts(gridloom_file, {name}, {count});")
+            }
+            _ => writeln!(source, "gridloom_take(gridloom_file, {name}, {});", bytes(param, params, style)),
+        };
     }
     source.push_str("fclose(gridloom_file);\n}\n");
 }
@@ -179,16 +222,19 @@ fn passing(param: &Param) -> Passing {
     match param.base {
         BaseType::Number(_) if param.mode == Mode::In && !param.is_array => Passing::Value,
         BaseType::Number(_) => Passing::Memory,
+        _ if param.is_array => Passing::Texts,
+        BaseType::String if param.is_output() => Passing::SetText,
         _ => Passing::Text,
     }
 }
 
+/// True if the call contains its value. A path is an input also where its file is a result.
 fn is_read(param: &Param) -> bool {
-    matches!(param.mode, Mode::In | Mode::InOut)
+    matches!(param.mode, Mode::In | Mode::InOut) || param.base == BaseType::File
 }
 
 fn is_written(param: &Param) -> bool {
-    matches!(param.mode, Mode::Out | Mode::InOut) && passing(param) == Passing::Memory
+    matches!(param.mode, Mode::Out | Mode::InOut) && param.base != BaseType::File
 }
 
 /// True if sizes may depend on it.

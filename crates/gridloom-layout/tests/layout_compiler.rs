@@ -1,5 +1,5 @@
 //! Compares computed layouts with those of this machine's C compiler, also for i386 if it can compile for it (no library
-//! is needed): each size, alignment and offset becomes an assertion in C.
+//! is needed), and with those of cross compilers that are installed: each size, alignment and offset becomes an assertion in C.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -53,9 +53,9 @@ fn assertions(machine: Abi) -> String {
 }
 
 /// Returns whether the compiler accepts the text; `None` if it cannot compile for that machine.
-fn compiles(flags: &[&str], text: &str) -> Option<Result<(), String>> {
+fn compiles(compiler: &str, flags: &[&str], text: &str) -> Option<Result<(), String>> {
     let run = |text: &str| {
-        let mut compiler = Command::new("cc")
+        let mut compiler = Command::new(compiler)
             .args(flags)
             .args(["-std=c11", "-ffreestanding", "-S", "-o", "/dev/null", "-x", "c", "-"])
             .stdin(Stdio::piped())
@@ -74,14 +74,24 @@ fn compiles(flags: &[&str], text: &str) -> Option<Result<(), String>> {
 
 #[test]
 fn layouts_are_those_of_the_compiler() {
-    if let Some(result) = compiles(&[], &assertions(Abi::NATIVE)) {
+    if let Some(result) = compiles("cc", &[], &assertions(Abi::NATIVE)) {
         result.unwrap();
     }
     if cfg!(target_arch = "x86_64") {
-        if let Some(result) = compiles(&["-m32"], &assertions(Abi::from_name("i386").unwrap())) {
+        if let Some(result) = compiles("cc", &["-m32"], &assertions(Abi::from_name("i386").unwrap())) {
             result.unwrap();
         }
         let wrong = assertions(Abi::from_name("ppc").unwrap());
-        assert!(compiles(&[], &wrong).is_none_or(|result| result.is_err()));
+        assert!(compiles("cc", &[], &wrong).is_none_or(|result| result.is_err()));
+    }
+    for (machine, compiler) in [
+        ("s390x", "s390x-linux-gnu-gcc"),
+        ("ppc", "powerpc-linux-gnu-gcc"),
+        ("arm", "arm-linux-gnueabihf-gcc"),
+        ("i386", "i686-linux-gnu-gcc"),
+    ] {
+        if let Some(result) = compiles(compiler, &[], &assertions(Abi::from_name(machine).unwrap())) {
+            result.unwrap();
+        }
     }
 }

@@ -82,7 +82,7 @@ pub fn load_offer(
             continue;
         }
         match file.extension().and_then(OsStr::to_str) {
-            Some("idl") => interface(&mut offer, file, bodies)?,
+            Some("idl") => interface(&mut offer, file, named, bodies)?,
             Some("py") => offer.modules.push(absolute(file)?),
             _ => return Err(unsupported_file(file)),
         }
@@ -161,14 +161,14 @@ fn unsupported_file(file: &Path) -> Error {
     Error::Input(format!("{file}: expected a .idl or .py file, or {word} and one of {names}{meant}"))
 }
 
-fn interface(offer: &mut Offer, file: &Path, bodies: InlineBodies) -> Result<(), Error> {
+fn interface(offer: &mut Offer, file: &Path, named: &[PathBuf], bodies: InlineBodies) -> Result<(), Error> {
     let text = crate::read_text(file)?;
     let parsed = parse_description(&text, file).map_err(|e| Error::Input(e.to_string()))?;
     if bodies != InlineBodies::Unused {
         offer.undeclared_sharing.extend(parsed.undeclared_sharing().map(str::to_string));
         let libraries = compile::libraries_of(&parsed, file)?;
         if bodies == InlineBodies::Compile {
-            for made in compile::compiled(&parsed, file, &libraries)? {
+            for made in compile::compiled(&parsed, file, &libraries, named)? {
                 offer.libraries.push(made.library);
                 offer.warnings.extend((!made.warnings.is_empty()).then_some(made.warnings));
             }

@@ -56,6 +56,9 @@ gridloom serve linalg.idl --library linalg.so --no-compile")]
         /// The library to write [default: the file's name with .so, in the current folder]
         #[arg(short, long, value_name = "LIBRARY")]
         output: Option<PathBuf>,
+        /// Shared library with functions that the bodies call; may be repeated
+        #[arg(long = "library", value_name = "FILE")]
+        named: Vec<PathBuf>,
         /// Keep the C source beside the library
         #[arg(long)]
         keep: bool,
@@ -81,12 +84,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Options::Compile { file, output, keep, json } => {
+        Options::Compile { file, output, named, keep, json } => {
             let library = match output {
                 Some(library) => library.clone(),
                 None => Path::new(file.file_stem().context("expected the name of a file")?).with_extension("so"),
             };
-            let (libraries, warnings) = compile_interface(file, &library, *keep)?;
+            let (libraries, warnings) = compile_interface(file, &library, named, *keep)?;
             let libraries = libraries.iter().map(|library| library.display().to_string());
             if *json {
                 let libraries: Vec<String> = libraries.collect();

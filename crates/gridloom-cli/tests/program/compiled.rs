@@ -140,6 +140,17 @@ Define doubled(IN int n, INOUT double x[n], OUT int *r) Backend "MPI" Calls "C" 
 Define fails(IN int n) Backend "MPI" { if (ng_stub_rank == n) exit(3); }
 "#;
 
+/// Returns the command of a server of that file with three ranks for each call.
+fn serve_command_on_ranks(grid: &Grid, file: &Path, arguments: &[&str]) -> Command {
+    let mut command = serve_command_of(grid, file, arguments);
+    command.env("GRIDLOOM_MPI_RANKS", "3").env("TMPDIR", file.parent().unwrap());
+    // Open MPI requires these to run as root.
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command
+}
+
 #[test]
 fn bodies_run_on_several_ranks_of_mpi() {
     if ["mpirun", "mpicc"].iter().any(|program| Command::new(program).arg("--version").output().is_err()) {
@@ -147,13 +158,7 @@ fn bodies_run_on_several_ranks_of_mpi() {
     }
     let folder = files("ranks", &[("ranks.idl", RANKS)]);
     let grid = Grid::start();
-    let mut command = serve_command_of(&grid, &folder.join("ranks.idl"), &[]);
-    command.env("GRIDLOOM_MPI_RANKS", "3").env("TMPDIR", &folder);
-    // Open MPI requires these to run as root.
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
-    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    let server = Running::start(command);
+    let server = Running::start(serve_command_on_ranks(&grid, &folder.join("ranks.idl"), &[]));
     assert!(server.line.ends_with(" offers 3 functions"), "{}", server.line);
     let total = grid.json(&["call", "ranks/total", "[1, 2, 3, 4.5]", "abc", "6"])["results"].clone();
     let expected = json!({ "sum": 10.5, "ranks": 3, "count": 7, "allocated": [0, 1, 2, 3], "at": [0, 0, 0, 0] });
@@ -164,6 +169,168 @@ fn bodies_run_on_several_ranks_of_mpi() {
     assert!(code != 0 && error.contains("crashed its worker"), "{error}");
     let left = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(left.filter(|name| name.starts_with("gridloom-ranks-")).count(), 0, "call files are removed");
+}
+
+const TEXTS_ON_RANKS: &str = r#"Module texts;
+Define texts(IN broadcast int n, IN broadcast string all[n], OUT allocate string found[n], IN string first[n], IN string word,
+             OUT string *copy, INOUT string changed, INOUT string pair[2], IN broadcast filename paths[2], OUT int sizes[2])
+Backend "MPI"
+{
+    char text[16] = "";
+    int i;
+    MPI_Status status;
+    *copy = word;
+    if (strcmp(*changed, "old") != 0 || all[n - 1] != NULL || found[0] != NULL) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (ng_stub_rank != 0) {
+        if (first != NULL || pair != NULL || access(paths[1], R_OK) != 0) MPI_Abort(MPI_COMM_WORLD, 2);
+        snprintf(text, sizeof text, "%s%d", all[ng_stub_rank], ng_stub_rank);
+        MPI_Send(text, sizeof text, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
+        goto ng_stub_end;
+    }
+    found[0] = first[0];
+    for (i = 1; i < 3; i++) {
+        MPI_Recv(text, sizeof text, MPI_CHAR, i, 0, MPI_COMM_WORLD, &status);
+        found[i] = strdup(text);
+    }
+    free(*changed);
+    *changed = NULL;
+    pair[0][0] = 'P';
+    free(pair[1]);
+    pair[1] = NULL;
+    for (i = 0; i < 2; i++) {
+        FILE *file = fopen(paths[i], "r");
+        fseek(file, 0, SEEK_END);
+        sizes[i] = ftell(file);
+        fclose(file);
+    }
+}
+"#;
+
+#[test]
+fn strings_and_paths_are_passed_to_several_ranks() {
+    if ["mpirun", "mpicc"].iter().any(|program| Command::new(program).arg("--version").output().is_err()) {
+        return skipped("mpirun or mpicc is not there");
+    }
+    let folder = files("texts-on-ranks", &[("texts.idl", TEXTS_ON_RANKS)]);
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_on_ranks(&grid, &folder.join("texts.idl"), &[]));
+    let (all, first) = (r#"["a", "b", "c", null]"#, r#"["x", null, "", "z"]"#);
+    let call = ["call", "texts/texts", "4", all, first, "word", "old", r#"["pair", "gone"]"#, r#"["abc", "four"]"#];
+    let expected = json!({
+        "found": ["x", "b1", "c2", null], "copy": "word", "changed": [], "pair": ["Pair", null], "sizes": [3, 4],
+    });
+    assert_eq!(grid.json(&call)["results"], expected);
+}
+
+const FORTRAN_ON_RANKS: &str = r#"Module fortran;
+Linker "mpifort";
+FortranFormat "%s_";
+Globals { extern void solve_(int *n, char *word, int length); }
+Define solve(IN broadcast int n, IN broadcast double a[n][n], OUT allocate double first[n], IN string word, INOUT string text,
+             OUT string line, OUT int *ranks, OUT int *value)
+Required "solve.o" Backend "MPI" Language "FORTRAN"
+Calls value = solve(n, a, first, word, text, line, "upper", 2*n, 'N', ranks);
+"#;
+const SOLVE: &str = "integer function solve(n, a, first, word, text, line, mode, twice, kind, ranks)
+    use mpi
+    implicit none
+    integer :: n, twice, ranks, rank, error
+    double precision :: a(n, n), first(n)
+    character(*) :: word, text, line, mode
+    character :: kind
+    call MPI_Comm_size(MPI_COMM_WORLD, ranks, error)
+    call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
+    call MPI_Allreduce(a(:, 1), first, n, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, error)
+    line = word // '+' // mode // kind
+    text = trim(text) // '!'
+    solve = twice + rank
+end function
+";
+
+#[test]
+fn fortran_runs_on_several_ranks_of_mpi() {
+    let works = |program: &str, option: &str| {
+        Command::new(program).arg(option).output().is_ok_and(|output| output.status.success())
+    };
+    if !works("mpirun", "--version") || !works("mpicc", "--version") || !works("mpifort", "--version") {
+        return skipped("mpirun, mpicc or mpifort is not there");
+    }
+    let folder = files("fortran-on-ranks", &[("fortran.idl", FORTRAN_ON_RANKS), ("solve.f90", SOLVE)]);
+    let made = Command::new("mpifort").args(["-c", "-fPIC", "solve.f90"]).current_dir(&folder).status().unwrap();
+    assert!(made.success());
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_on_ranks(&grid, &folder.join("fortran.idl"), &[]));
+    let solved = grid.json(&["call", "fortran/solve", "[[1, 2], [3, 4]]", "word", "text"])["results"].clone();
+    let expected = json!({
+        "first": [3.0, 9.0], "text": "text!", "line": "word+upperN", "ranks": 3, "value": 4,
+    });
+    assert_eq!(solved, expected);
+}
+
+#[test]
+fn bodies_of_ninf_g_4_have_its_variable_and_may_call_fortran() {
+    let idl = "Module m;\nGlobals {\n#include <error.h>\n}\n\
+               Define canceled(OUT int *r) { error = 5; *r = grpc_is_canceled_np(&error); *r += 10 * error; }\n\
+               Define own(OUT int *r) { int error = 3; if (error > 3) exit(1); *r = error; }\n\
+               Define function(OUT int *r) { if (*r < 0) error(1, 0, \"negative\"); *r = 4; }\n\
+               Define fortran(IN int n, OUT int *r) Language \"Fortran\" { *r = n; }\n";
+    let folder = files("ninfg4", &[("m.idl", idl)]);
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &folder.join("m.idl"), &[]));
+    for (call, result) in [(&["m/canceled"][..], 0), (&["m/own"], 3), (&["m/function"], 4), (&["m/fortran", "7"], 7)] {
+        assert_eq!(succeeds(grid.command(&[&["call"], call].concat())), format!("r = {result}\n"), "{call:?}");
+    }
+}
+
+#[test]
+fn a_file_may_have_complex_types_of_its_own() {
+    let idl = "Module m;\nGlobals {\n#include \"own.h\"\ntypedef struct { float re, im; } scomplex;\n}\n\
+               Define f(IN int n, INOUT dcomplex z[n], IN scomplex s, OUT double *r)\n\
+               { for (int i = 0; i < n; i++) z[i].imaginary += s.im; *r = z[0].real + s.re; }\n";
+    let own = "typedef struct { double real, imaginary; } dcomplex;\n";
+    let folder = files("complex", &[("m.idl", idl), ("own.h", own)]);
+    let file = folder.join("m.idl");
+    let grid = Grid::start();
+    let _server = Running::start(serve_command_of(&grid, &file, &[]));
+    let called = grid.json(&["call", "m/f", "[[1, 2], [3, 0]]", "[4, 5]"])["results"].clone();
+    assert_eq!(called, json!({ "z": [[1.0, 7.0], [3.0, 5.0]], "r": 5.0 }));
+    std::fs::write(folder.join("own.h"), own.replace("double", "float")).unwrap();
+    let (_, error) = status_and_stderr(gridloom(&["idl", "compile", text(&file), "-o", text(&folder.join("x.so"))]));
+    assert!(error.contains("gridloom_dcomplex_is_two_doubles"), "{error}");
+    std::fs::write(&file, idl.replace("s.re;", "s.real;")).unwrap();
+    std::fs::write(folder.join("own.h"), own).unwrap();
+    let (_, error) = status_and_stderr(gridloom(&["idl", "compile", text(&file), "-o", text(&folder.join("x.so"))]));
+    assert!(error.contains("m.idl:7:") && !error.contains("conflicting"), "{error}");
+}
+
+#[test]
+fn bodies_call_functions_of_the_libraries_of_the_server() {
+    let idl = "Module m;\nDefine f(IN int n, OUT int *r) Required \"part.o\" { int part(int); *r = part(n); }\n\
+               DefClass c { DefMethod g(IN int n, OUT int *r) { int part(int); *r = part(n) + 1; } }\n";
+    let folder = files("named", &[("m.idl", idl), ("part.c", "int part(int n) { return n + 40; }\n")]);
+    let options = ["-shared", "-fPIC", "part.c", "-o", "libpart.so", "-Wl,-soname,libpart.so"];
+    assert!(Command::new("cc").args(options).current_dir(&folder).status().unwrap().success());
+    let (file, library) = (folder.join("m.idl"), folder.join("libpart.so"));
+    let grid = Grid::start();
+    let (_, error) = status_and_stderr(serve_command_of(&grid, &file, &[]));
+    assert!(error.contains("part.o is required, but does not exist; compile it first"), "{error}");
+    let server = Running::start(serve_command_of(&grid, &file, &["--library", text(&library)]));
+    assert_eq!(succeeds(grid.command(&["call", "m/f", "2"])), "r = 42\n");
+    assert!(server.close_input().success());
+    // Compiled for a server without a compiler.
+    let compiled = folder.join("m.so");
+    let made = gridloom(&["idl", "compile", text(&file), "-o", text(&compiled), "--library", text(&library)]);
+    assert_eq!(succeeds(made).lines().count(), 2);
+    let class = folder.join("m.c.so");
+    let libraries = [&compiled, &class, &library].map(|library| ["--library", text(library)]).concat();
+    let _server = Running::start(serve_command_of(&grid, &file, &[&["--no-compile"][..], &libraries].concat()));
+    assert_eq!(succeeds(grid.command(&["call", "m/f", "3"])), "r = 43\n");
+    // The missing object is reported if the libraries do not have its functions either.
+    std::fs::write(folder.join("part.c"), "int other(int n) { return n; }\n").unwrap();
+    assert!(Command::new("cc").args(options).current_dir(&folder).status().unwrap().success());
+    let made = gridloom(&["idl", "compile", text(&file), "-o", text(&compiled), "--library", text(&library)]);
+    let (_, error) = status_and_stderr(made);
+    assert!(error.contains("undefined reference to `part'") && error.contains("part.o is required"), "{error}");
 }
 
 #[test]

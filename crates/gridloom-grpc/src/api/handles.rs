@@ -16,8 +16,8 @@ impl Library {
         }
     }
 
-    /// Creates `count` handles, or none. `ranks` is the number of ranks of their calls; with 0, calls have the server's
-    /// number of ranks.
+    /// Creates `count` handles, or none. `ranks` is the number of ranks of their calls; with 0, calls have that of the
+    /// configuration, or else that of the server.
     ///
     /// # Safety
     /// The names are C strings, or null where a name is optional. `places` has memory for `count` handles.
@@ -33,7 +33,11 @@ impl Library {
         let function = unsafe { memory::name(function, "the function's name", GRPC_FUNCTION_NOT_FOUND) }?;
         // SAFETY: as above.
         let server = unsafe { server_or_any(server) }?;
-        let make = || Ok(self.handles.add(self.bind(server, function)?.on_ranks(ranks)));
+        let make = || {
+            let bound = self.bind(server, function)?;
+            let ranks = if ranks == 0 { self.ranks_of(server, bound.function.name()) } else { ranks };
+            Ok(self.handles.add(bound.on_ranks(ranks)))
+        };
         let give_up = |handle: CFunctionHandle| self.end_handle(&handle);
         // SAFETY: as above.
         unsafe { make_all(places, count, make, give_up) }

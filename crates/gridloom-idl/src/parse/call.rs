@@ -34,11 +34,7 @@ impl Parser<'_> {
         let (token, place) = self.next()?;
         match &token {
             Token::Name(word) if word == "Calls" => self.calls(default, params, names),
-            Token::Mark("{") if default == Some(SourceLanguage::Fortran) => {
-                let message = "an inline body is C or C++; write `Calls \"FORTRAN\" fn(n, a);` for a Fortran function, or \
-                               leave Language out";
-                Err(self.error(place, message.to_string()))
-            }
+            // As in Ninf-G, a body is C unless it is C++: `Language "FORTRAN"` describes the functions that it calls.
             Token::Mark("{") => {
                 let code = StubCode::Body(self.c_text(place)?);
                 Ok(BodyKind::Stub { is_cpp: default == Some(SourceLanguage::Cpp), code })
@@ -119,7 +115,7 @@ impl Parser<'_> {
             return Err(self.error(place, message.to_string()));
         }
         let function = CText { line: place.line, column: place.column, text: name };
-        Ok(BodyKind::Stub { is_cpp: true, code: StubCode::Call { function, args, result } })
+        Ok(BodyKind::Stub { is_cpp: true, code: StubCode::Call { is_fortran: false, function, args, result } })
     }
 
     /// Returns the `OUT` scalar that receives the returned value.

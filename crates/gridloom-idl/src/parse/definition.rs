@@ -78,20 +78,17 @@ impl Parser<'_> {
         }
         match runs {
             BodyKind::Stub { .. } => Ok(runs),
-            BodyKind::Symbol(Body::Native { language: Language::C, symbol, args, result }) => {
+            BodyKind::Symbol(Body::Native { language, symbol, args, result }) => {
                 if args.iter().any(|arg| matches!(arg, CallArgument::Value { expr, .. } if is_not_c(expr))) {
                     let message = "on several ranks a function is called without powers and functions: write a product, or \
                                    an inline body, `{ fn(pow(n, 2)); }`";
                     return Err(self.error(place, message.to_string()));
                 }
                 let function = CText { line: place.line, column: place.column, text: symbol };
-                let result = result.map(|(_, index)| index);
-                Ok(BodyKind::Stub { is_cpp: false, code: StubCode::Call { function, args, result } })
+                let (is_fortran, result) = (language == Language::Fortran, result.map(|(_, index)| index));
+                Ok(BodyKind::Stub { is_cpp: false, code: StubCode::Call { is_fortran, function, args, result } })
             }
-            BodyKind::Symbol(_) => {
-                let message = "on several ranks Fortran is called from an inline body: `{ fn_(&n, a); }`";
-                Err(self.error(place, message.to_string()))
-            }
+            BodyKind::Symbol(_) => unreachable!("descriptions have native functions only"),
         }
     }
 

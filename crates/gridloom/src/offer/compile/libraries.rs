@@ -109,6 +109,32 @@ impl Libraries {
     }
 }
 
+/// Returns the linker's arguments for libraries that a server has loaded besides those that a file names: bodies may call their
+/// functions. A library that is not used is left out. They are found again in their folders when a body's library is loaded.
+pub(super) fn linked_if_used(named: &[PathBuf]) -> Vec<OsString> {
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let mut arguments: Vec<OsString> = ["-Wl,--push-state", "-Wl,--as-needed"].map(OsString::from).into();
+    for library in named {
+        match std::path::absolute(library).ok().filter(|path| path.exists()) {
+            Some(path) => {
+                let folder = path.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
+                let option = ["-Xlinker", "-rpath", "-Xlinker"].map(OsString::from);
+                arguments.extend([path.into()].into_iter().chain(option).chain([folder]));
+            }
+            // The system's loader finds it, or reports that it is missing.
+            None => {
+                let mut name = OsString::from("-l:");
+                name.push(library);
+                arguments.push(name);
+            }
+        }
+    }
+    arguments.push("-Wl,--pop-state".into());
+    arguments
+}
+
 /// Splits a text into words. A text is a list of linker options, in which words with blanks are quoted, or the name of an
 /// existing file, which may contain blanks. `-L` and `-l` may be separate from their values.
 fn words_of(text: &str, file: &Path) -> Result<Vec<String>, Error> {
@@ -224,6 +250,19 @@ mod tests {
         ]
         .into();
         assert_eq!(found.link, link);
+        fs::remove_dir_all(own).unwrap();
+    }
+
+    #[test]
+    fn named_libraries_are_linked_where_they_are() {
+        assert!(linked_if_used(&[]).is_empty());
+        let own = folder("named", &["libfoo.so"]);
+        let found = linked_if_used(&[own.join("libfoo.so"), "libelse.so.4".into()]);
+        let mut expected: Vec<OsString> = ["-Wl,--push-state", "-Wl,--as-needed"].map(OsString::from).into();
+        expected.push(own.join("libfoo.so").into());
+        expected.extend(["-Xlinker", "-rpath", "-Xlinker"].map(OsString::from));
+        expected.extend([own.clone().into(), "-l:libelse.so.4".into(), "-Wl,--pop-state".into()]);
+        assert_eq!(found, expected);
         fs::remove_dir_all(own).unwrap();
     }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_idl::{Body, Class, HEADERS, IdlFile};
+use gridloom_idl::{Body, Class, HEADERS, IdlFile, OWN_SOURCES, YIELDED_TYPES, defines_type};
 use gridloom_net::children;
 
 pub(crate) use libraries::{Libraries, library_folders};
@@ -36,21 +36,29 @@ struct Build {
     link_after: Vec<OsString>,
     /// Files to link.
     inputs: Vec<PathBuf>,
+    /// An object file or archive that the file requires, but that does not exist. Named libraries may have its functions.
+    missing: Option<PathBuf>,
     /// The remedy if there is no compiler.
     remedy: &'static str,
 }
 
-/// Returns the library of a file's bodies, if there are any, and that of each class, compiled now or taken from the cache.
+/// Returns the library of a file's bodies, if there are any, and that of each class, compiled now or taken from the cache. They
+/// may call functions of the libraries in `named`.
 ///
 /// # Errors
 /// If one cannot be made; the text includes the compiler's output.
-pub(crate) fn compiled(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Vec<CompiledLibrary>, Error> {
+pub(crate) fn compiled(
+    parsed: &IdlFile,
+    file: &Path,
+    libraries: &Libraries,
+    named: &[PathBuf],
+) -> Result<Vec<CompiledLibrary>, Error> {
     let mut made = Vec::new();
-    if let Some(recipe) = Build::of(parsed, file, libraries)? {
+    if let Some(recipe) = Build::of(parsed, file, libraries, named)? {
         made.push(cache::library_of(&recipe)?);
     }
     for class in &parsed.classes {
-        made.push(cache::library_of(&Build::of_class(class, parsed, file, libraries)?)?);
+        made.push(cache::library_of(&Build::of_class(class, parsed, file, libraries, named)?)?);
     }
     Ok(made)
 }
@@ -73,27 +81,33 @@ pub(crate) fn compiled_own(name: &str, source: &str, options: &[&str], against: 
         link: words(&["cc", "-shared", "-Wl,-z,defs"]),
         link_after: vec![against.into()],
         inputs: vec![against.to_path_buf()],
+        missing: None,
         remedy: "install one on the server's machine (Debian: gcc)",
     };
     cache::library_of(&recipe).map(|made| made.library)
 }
 
 /// Compiles the bodies of an interface description into `library`, for `gridloom serve --no-compile`, and those of each class
-/// into a library beside it, as `NAME.class.so`. With `keep` the C sources are kept beside them. Returns the libraries and the
-/// compiler's warnings.
+/// into a library beside it, as `NAME.class.so`. The bodies may call functions of the libraries in `named`. With `keep` the C
+/// sources are kept beside the libraries. Returns the libraries and the compiler's warnings.
 ///
 /// # Errors
 /// If the description is invalid, has nothing to compile, or does not compile.
-pub fn compile_interface(file: &Path, library: &Path, keep: bool) -> Result<(Vec<PathBuf>, String), Error> {
+pub fn compile_interface(
+    file: &Path,
+    library: &Path,
+    named: &[PathBuf],
+    keep: bool,
+) -> Result<(Vec<PathBuf>, String), Error> {
     let parsed = super::parse_description(&crate::read_text(file)?, file);
     let parsed = parsed.map_err(|error| Error::Input(error.to_string()))?;
     let libraries = libraries_of(&parsed, file)?;
     let mut recipes: Vec<(PathBuf, Build)> = Vec::new();
-    recipes.extend(Build::of(&parsed, file, &libraries)?.map(|recipe| (library.to_path_buf(), recipe)));
+    recipes.extend(Build::of(&parsed, file, &libraries, named)?.map(|recipe| (library.to_path_buf(), recipe)));
     for class in &parsed.classes {
         let name = class.name.rsplit('/').next().unwrap_or_default();
-        recipes
-            .push((library.with_extension(format!("{name}.so")), Build::of_class(class, &parsed, file, &libraries)?));
+        let recipe = Build::of_class(class, &parsed, file, &libraries, named)?;
+        recipes.push((library.with_extension(format!("{name}.so")), recipe));
     }
     if recipes.is_empty() {
         let file = file.display();
@@ -116,22 +130,34 @@ pub(crate) fn libraries_of(parsed: &IdlFile, file: &Path) -> Result<Libraries, E
 
 impl Build {
     /// Returns the recipe of a file's functions; `None` if there is nothing to compile.
-    fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Option<Build>, Error> {
+    fn of(parsed: &IdlFile, file: &Path, libraries: &Libraries, named: &[PathBuf]) -> Result<Option<Build>, Error> {
         let build = &parsed.build;
         let is_used = build.has_globals || !libraries.archives.is_empty();
         if build.stubs.is_empty() && (!is_used || parsed.definitions.is_empty()) {
             return Ok(None);
         }
         let source = build.c_source(&parsed.definitions, &file.display().to_string());
-        Build::new(parsed, file, libraries, source, build.is_cpp(&build.stubs)).map(Some)
+        Build::new(parsed, file, (libraries, named), source, build.is_cpp(&build.stubs)).map(Some)
     }
 
-    fn of_class(class: &Class, parsed: &IdlFile, file: &Path, libraries: &Libraries) -> Result<Build, Error> {
+    fn of_class(
+        class: &Class,
+        parsed: &IdlFile,
+        file: &Path,
+        libraries: &Libraries,
+        named: &[PathBuf],
+    ) -> Result<Build, Error> {
         let source = parsed.build.class_source(class, &file.display().to_string());
-        Build::new(parsed, file, libraries, source, parsed.build.is_cpp(&class.stubs))
+        Build::new(parsed, file, (libraries, named), source, parsed.build.is_cpp(&class.stubs))
     }
 
-    fn new(parsed: &IdlFile, file: &Path, libraries: &Libraries, source: String, is_cpp: bool) -> Result<Build, Error> {
+    fn new(
+        parsed: &IdlFile,
+        file: &Path,
+        (libraries, named): (&Libraries, &[PathBuf]),
+        source: String,
+        is_cpp: bool,
+    ) -> Result<Build, Error> {
         let build = &parsed.build;
         let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let stubs = parsed.classes.iter().flat_map(|class| &class.stubs).chain(&build.stubs);
@@ -159,6 +185,7 @@ impl Build {
             link.extend(called(parsed).map(|symbol| OsString::from(format!("-Wl,-u,{symbol}"))));
         }
         let mut link_behind = libraries.link.clone();
+        link_behind.extend(libraries::linked_if_used(named));
         link_behind.push("-lm".into());
         let recipe = Build {
             file: file.to_path_buf(),
@@ -169,15 +196,13 @@ impl Build {
             link,
             link_after: link_behind,
             inputs: libraries.archives.clone(),
+            missing: libraries.missing.first().cloned(),
             remedy: "install a C compiler, name another by `Compiler \"…\";`, or compile it elsewhere by `gridloom idl compile` \
                      and serve it with --library FILE --no-compile",
         };
-        match libraries.missing.first() {
-            None => Ok(recipe),
-            Some(missing) => {
-                let missing = missing.display();
-                Err(recipe.wrong(&format!("{missing} is required, but does not exist; compile it first, with -fPIC")))
-            }
+        match &recipe.missing {
+            Some(missing) if named.is_empty() => Err(recipe.wrong(&required(missing))),
+            _ => Ok(recipe),
         }
     }
 
@@ -212,15 +237,40 @@ impl Build {
         compile.extend(["-I".into(), at.into()]);
         compile.extend(["-MD".into(), "-MF".into(), read.clone().into(), "-c".into(), source.clone().into()]);
         compile.extend(["-o".into(), object.clone().into()]);
-        let mut warnings = self.run(&compile, "compile")?;
+        let mut warnings = match self.run(&compile, "compile") {
+            Ok(warnings) => warnings,
+            Err(error) => match self.own_types(at) {
+                own if own.is_empty() => return Err(error),
+                own => {
+                    compile.extend(own.into_iter().map(|name| format!("-D{name}").into()));
+                    self.run(&compile, "compile")?
+                }
+            },
+        };
         let mut link = self.link.clone();
         link.extend(["-o".into(), at.join(LIBRARY).into(), object.into()]);
         link.extend(self.link_after.iter().cloned());
-        warnings.push_str(&self.run(&link, "link")?);
+        let linked = self.run(&link, "link").map_err(|error| match &self.missing {
+            None => error,
+            Some(missing) => Error::Input(format!("{error}\n{}", required(missing))),
+        });
+        warnings.push_str(&linked?);
         let read = fs::read_to_string(&read).unwrap_or_default();
         let mut inputs = self.inputs.clone();
         inputs.extend(dependencies(&read).map(|path| self.folder.join(path)).filter(|path| !path.starts_with(at)));
         Ok((warnings, inputs))
+    }
+
+    /// Returns the macros of the prelude's types that the file defines itself, possibly in headers that it includes. The source is
+    /// in `at`.
+    fn own_types(&self, at: &Path) -> Vec<&'static str> {
+        let (program, arguments) = self.compile.split_first().expect("a command has a program");
+        let mut command = Command::new(program);
+        command.args(arguments).arg("-I").arg(at).arg("-E").arg(at.join(self.source_name));
+        command.current_dir(&self.folder).stdin(Stdio::null()).stderr(Stdio::null());
+        let Ok(output) = children::output(&mut command) else { return Vec::new() };
+        let text = of_the_file(&String::from_utf8_lossy(&output.stdout), at);
+        YIELDED_TYPES.iter().filter(|(name, _)| defines_type(&text, name)).map(|(_, macro_name)| *macro_name).collect()
     }
 
     fn run(&self, command: &[OsString], what: &str) -> Result<String, Error> {
@@ -260,6 +310,24 @@ fn called(parsed: &IdlFile) -> impl Iterator<Item = &str> {
     })
 }
 
+fn required(missing: &Path) -> String {
+    format!("{} is required, but does not exist; compile it first, with -fPIC", missing.display())
+}
+
+/// Returns the lines of a preprocessed source that are neither from the prelude nor from the folder `at`.
+fn of_the_file(preprocessed: &str, at: &Path) -> String {
+    let (mut text, mut is_ours) = (String::new(), false);
+    for line in preprocessed.lines() {
+        let place = line.strip_prefix("# ").and_then(|marker| marker.split_once('"')?.1.rsplit_once('"'));
+        match place {
+            Some((file, _)) => is_ours = OWN_SOURCES.contains(&file) || Path::new(file).starts_with(at),
+            None if !is_ours => text.extend([line, "\n"]),
+            None => {}
+        }
+    }
+    text
+}
+
 /// Parses the files that a compiler has read from make rules: names after the first colon, in which blanks, `#` and `$` are
 /// escaped.
 fn dependencies(rules: &str) -> impl Iterator<Item = PathBuf> {
@@ -278,6 +346,13 @@ const OUTPUT_LINES_MAX: usize = 60;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_of_a_file_are_told_from_those_of_the_prelude() {
+        let text = "# 0 \"/c/new/stubs.c\"\na\n# 1 \"grpc_executable.h\"\nb\n# 1 \"/usr/include/x.h\" 1 3 4\nc\n\
+                    # 9 \"grpc_executable.h\" 2\nd\n# 2 \"a \\\"b\\\".idl\"\n  e\n# pragma \"f\n";
+        assert_eq!(of_the_file(text, Path::new("/c/new")), "c\n  e\n# pragma \"f\n");
+    }
 
     #[test]
     fn files_with_odd_names_are_found_in_make_rules() {

@@ -1,0 +1,55 @@
+//! Numbers of ranks that a configuration sets for the calls of handles, by server and function.
+
+use std::collections::BTreeMap;
+
+/// The settings of one server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RanksOfServer {
+    /// For all functions that have no number of their own.
+    pub(crate) all: Option<u32>,
+    pub(crate) functions: BTreeMap<String, u32>,
+}
+
+/// The settings of all servers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ConfiguredRanks {
+    /// By the names of servers.
+    servers: BTreeMap<String, RanksOfServer>,
+    /// A name of the first server, whose settings apply to handles that name no server: Ninf-G makes these there.
+    first: Option<String>,
+    /// For servers without a setting.
+    pub(crate) default: RanksOfServer,
+}
+
+impl RanksOfServer {
+    fn of(&self, function: &str) -> Option<u32> {
+        self.functions.get(function).copied().or(self.all)
+    }
+}
+
+impl ConfiguredRanks {
+    /// Adds a server with its names. If a name was there before, its earlier settings are replaced.
+    #[cfg(feature = "ninfg")]
+    pub(crate) fn add_server(&mut self, names: impl Iterator<Item = String>, ranks: &RanksOfServer) {
+        for name in names {
+            self.first.get_or_insert_with(|| name.clone());
+            self.servers.insert(name, ranks.clone());
+        }
+    }
+
+    /// Adds those of another configuration, which take precedence.
+    pub(crate) fn extend(&mut self, other: ConfiguredRanks) {
+        self.servers.extend(other.servers);
+        self.first = self.first.take().or(other.first);
+        if other.default != RanksOfServer::default() {
+            self.default = other.default;
+        }
+    }
+
+    /// Returns the number of ranks for the calls of a handle; 0 for the server's own number.
+    pub(crate) fn of(&self, server: Option<&str>, function: &str) -> u32 {
+        let server = server.or(self.first.as_deref()).and_then(|name| self.servers.get(name));
+        let own = server.and_then(|server| server.of(function));
+        own.or_else(|| self.default.of(function)).unwrap_or(0)
+    }
+}
