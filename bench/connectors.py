@@ -55,8 +55,8 @@ class Relay:
             target.shutdown(socket.SHUT_WR)
 
 
-def start_connector(stack, name, endpoint):
-    command = [sys.executable, "-m", "gridloom", "connector", "--protocol", "v2", "--endpoint", endpoint, "--no-agent", "--name", name]
+def start_connector(stack, name, endpoint, protocol="v2", *options):
+    command = [sys.executable, "-m", "gridloom", "connector", "--protocol", protocol, "--endpoint", endpoint, "--no-agent", "--name", name, *options]
     command += ["--models", "none", "--json", "--quiet", "--until-stdin-closes"]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     stack.enter_context(server)
