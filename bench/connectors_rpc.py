@@ -1,23 +1,29 @@
 """Three applications on six gRPC servers, of which 0 to 6 have a connector: bytes over the client's link as a function of that number.
 
-    python bench/connectors_rpc.py [--rounds 3] [--json FILE]
+    python bench/connectors_rpc.py [--rounds 3] [--client-bandwidth 100mbit] [--json FILE]
 
 The applications are those of bench/stateless_servers.py: the product of twelve matrices, the enhancement of an image in six strips, and a toy
 protein on two servers. Each server is bench/rpc_server.py, a process of grpcio. The program calls a server with a connector as functions of the
 grid. It calls any other server directly, through a relay that counts the bytes, and sends it arguments from its own memory. Calls are placed by
-hand, the same for each number. Bytes of the grid are those of `Grid.traffic`. All processes are on one host, so no link is slow, and seconds show
-the work of encoding and copying.
+hand, the same for each number. Bytes of the grid are those of `Grid.traffic`.
+
+All processes are on one host and use TCP, not shared memory. Without `--client-bandwidth`, no link is slow, and seconds show the work of encoding and
+copying. With it, the program runs in a network namespace of its own, whose only link has this bandwidth in each direction, in the syntax of tc. That
+needs root, ip and tc.
 """
 
 import argparse
 import contextlib
+import ctypes
 import json
+import os
 import pathlib
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import gridloom as gl
 import numpy as np
@@ -49,6 +55,8 @@ SHAPES = {
     "Protein/Anneal": {"kinds": "n", "states": "chains,2*n-1", "states_out": "chains,2*n-1", "energies": "chains"},
     "Protein/Cross": {"kinds": "n", "mothers": "chains,2*n-1", "fathers": "chains,2*n-1", "states": "chains,2*n-1"},
 }
+#: First three numbers of addresses with `--client-bandwidth`.
+NETWORK = "10.213.77"
 SIZES = {"n", "h", "w", "chains"}
 
 
@@ -114,7 +122,7 @@ def protein(program):
     return [*halves, *energies], lambda results: [len(one) for one in results] == [CHAINS // 2] * 4
 
 
-def run(grid, program, wanted, direct, connected):
+def run(grid, program, wanted, direct, connected, threads):
     """The wanted results. Calls of servers with a connector that need no call of another server before them are one group, again and again."""
     functions = {name: grid.function(name) for name in SHAPES} if connected else {}
     done = {}
@@ -126,6 +134,12 @@ def run(grid, program, wanted, direct, connected):
         found = argument(one)
         return found.get() if hasattr(found, "get") else found
 
+    def values_of(number):
+        return [value(one) for one in program.calls[number][2]]
+
+    def direct_call(function, server, arguments):
+        return direct[server][function](*arguments)
+
     def is_ready(arguments):
         return all(one.call in done for one in arguments if isinstance(one, Result))
 
@@ -135,10 +149,13 @@ def run(grid, program, wanted, direct, connected):
                 if number not in done and server in connected and is_ready(arguments):
                     made = functions[function].on(f"rpc-{server}")(*map(argument, arguments))
                     done[number] = made if isinstance(made, tuple) else (made,)
-        for number, (function, server, arguments) in enumerate(program.calls):
-            if number not in done and server not in connected and is_ready(arguments):
-                made = direct[server][function](*map(value, arguments))
-                done[number] = made if isinstance(made, tuple) else (made,)
+        # As the program of the paper, which calls its servers asynchronously: one call at a time on each server.
+        left = [(number, server, arguments) for number, (_, server, arguments) in enumerate(program.calls) if number not in done]
+        ready = [number for number, server, arguments in left if server not in connected and is_ready(arguments)]
+        begun = [(number, threads[program.calls[number][1]].submit(direct_call, *program.calls[number][:2], values_of(number))) for number in ready]
+        for number, call in begun:
+            made = call.result()
+            done[number] = made if isinstance(made, tuple) else (made,)
     return [value(one) for one in wanted]
 
 
@@ -163,8 +180,36 @@ def _with_sizes(function, model, shapes):
     return call
 
 
-def start_server(stack, folder):
-    command = [sys.executable, str(HERE / "rpc_server.py"), "--modules", str(folder), "--library", str(folder / "libprotein.so")]
+@contextlib.contextmanager
+def link_of_client(bandwidth):
+    """Two network interfaces that are connected by a link of this bandwidth. Yield the address of this end, and a function by which the calling thread,
+    and threads that it starts later, move to the other end."""
+    name, (here, there) = f"gridloom-{os.getpid()}", (f"gl{os.getpid()}a", f"gl{os.getpid()}b")
+
+    def run(*words):
+        subprocess.run(words, check=True)
+
+    def enter():
+        with open(f"/var/run/netns/{name}") as namespace:
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
+                raise OSError(ctypes.get_errno(), "cannot enter the network namespace")
+
+    inside = ["ip", "netns", "exec", name]
+    run("ip", "netns", "add", name)
+    try:
+        run("ip", "link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
+        for interface, address, prefix in [(here, f"{NETWORK}.1/30", []), (there, f"{NETWORK}.2/30", inside)]:
+            run(*prefix, "ip", "address", "add", address, "dev", interface)
+            run(*prefix, "ip", "link", "set", interface, "up")
+            run(*prefix, "tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", bandwidth, "burst", "128kb", "latency", "100ms")
+        run(*inside, "ip", "link", "set", "lo", "up")
+        yield f"{NETWORK}.1", enter
+    finally:
+        run("ip", "netns", "delete", name)
+
+
+def start_server(stack, folder, host):
+    command = [sys.executable, str(HERE / "rpc_server.py"), "--modules", str(folder), "--library", str(folder / "libprotein.so"), "--host", host]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     stack.enter_context(server)
     stack.callback(server.kill)
@@ -174,6 +219,7 @@ def start_server(stack, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--client-bandwidth", help="such as 100mbit")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     try:
@@ -187,27 +233,40 @@ def main():
         assert protoc.main(arguments) == 0
         compiled = ["cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", folder / "libprotein.so", EXAMPLES / "protein" / "protein.c", "-lm"]
         subprocess.run(compiled, check=True)
-        ports = [start_server(stack, folder) for _ in range(SERVERS)]
-        relays = [Relay(port) for port in ports]
+        host, enter = "127.0.0.1", lambda: None
+        if options.client_bandwidth:
+            host, enter = stack.enter_context(link_of_client(options.client_bandwidth))
+        ports = [start_server(stack, folder, host) for _ in range(SERVERS)]
+        shapes = [f"--shape={name}/{tensor}={sizes}" for name, given in SHAPES.items() for tensor, sizes in given.items()]
+        addresses = []
+        for place, port in enumerate(ports):
+            # Processes with other folders of sockets do not use shared memory with each other.
+            environment = {**os.environ, "GRIDLOOM_SOCKETS": str(folder / f"sockets-{place}")}
+            arguments = [f"rpc-{place}", f"{host}:{port}", "grpc", f"--listen={host}:0", *shapes]
+            addresses.append(start_connector(stack, *arguments, environment=environment))
+        os.environ["GRIDLOOM_SOCKETS"] = str(folder / "sockets-client")
+        enter()
+        relays = [Relay(port, host) for port in ports]
         direct = [direct_functions(relay.endpoint) for relay in relays]
         results = {name: len(PROTOCOLS["grpc"](relays[0].endpoint, 600.0).signature(name).outputs) for name in SHAPES}
-        shapes = [f"--shape={name}/{tensor}={sizes}" for name, given in SHAPES.items() for tensor, sizes in given.items()]
-        addresses = [start_connector(stack, f"rpc-{place}", f"127.0.0.1:{port}", "grpc", *shapes) for place, port in enumerate(ports)]
         grid = stack.enter_context(gl.connect(servers=addresses))
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(SERVERS)]
+        # Start workers and open connections.
+        for place in range(SERVERS):
+            assert grid.function("Enhance/Larger").on(f"rpc-{place}")(1.0, 2.0) == direct[place]["Enhance/Larger"](1.0, 2.0) == 2.0
         print(f"{'program':8}{'connectors':>11}{'client MB':>11}{'servers MB':>12}  seconds")
         for connectors in range(SERVERS + 1):
             for application in (protein, image, chain):
                 program = Program(results)
                 wanted, is_right = application(program)
                 measured = []
-                # The first round starts workers and opens connections.
-                for _ in range(1 + options.rounds):
+                for _ in range(options.rounds):
                     before, of_relays, begun = grid.traffic(), sum(relay.bytes for relay in relays), time.monotonic()
-                    assert is_right(run(grid, program, wanted, direct, set(range(connectors)))), f"{application.__name__} is wrong"
+                    assert is_right(run(grid, program, wanted, direct, set(range(connectors)), threads)), f"{application.__name__} is wrong"
                     seconds, after = time.monotonic() - begun, grid.traffic()
                     client = after.client_bytes - before.client_bytes + sum(relay.bytes for relay in relays) - of_relays
                     measured.append({"seconds": seconds, "client_bytes": client, "server_bytes": after.server_bytes - before.server_bytes})
-                rounds = figures.setdefault(str(connectors), {})[application.__name__] = measured[1:]
+                rounds = figures.setdefault(str(connectors), {})[application.__name__] = measured
                 columns = {key: [one[key] for one in rounds] for key in rounds[0]}
                 client, server = (f"{statistics.median(columns[key]) / 1e6:.2f}" for key in ("client_bytes", "server_bytes"))
                 seconds = columns["seconds"]
