@@ -122,7 +122,7 @@ class HttpEndpoint:
                 raise EndpointLost(f"{self._endpoint} cannot be reached: {why}; is the {self._noun} running there?") from None
             except http.client.HTTPException as error:
                 self._connection.close()
-                raise WrongAnswer(f"{path}: the answer is not HTTP: {type(error).__name__} {error}") from None
+                raise WrongAnswer(f"{self._endpoint}: the answer to {path} is not HTTP: {type(error).__name__} {str(error).strip()}") from None
 
     def _try(
         self, method: str, path: str, pieces: list[Any], headers: dict[str, str], result_max: int | None, limit: _Limit

@@ -63,6 +63,8 @@ _REPEATED, _OPTIONAL = 3, 1
 
 _MESSAGE_BYTES_MAX = (1 << 31) - 1
 """Limit of protobuf on the size of a message."""
+_CONNECT_MS = 10_000
+"""Time limit of an attempt to connect."""
 _RECONNECT_MS = 1000
 """Longest pause before the next attempt to connect to a server that was lost: less than the time for which a server withdraws a function."""
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
@@ -221,7 +223,8 @@ class Grpc:
                 ("grpc.max_receive_message_length", self._size),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS // 10),
-                ("grpc.min_reconnect_backoff_ms", _RECONNECT_MS // 10),
+                # In spite of its name, this is the time limit of an attempt.
+                ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),
                 ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
                 # As for other connections of the grid, the environment's proxies do not apply.
                 ("grpc.enable_http_proxy", 0),
