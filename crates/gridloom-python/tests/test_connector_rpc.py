@@ -347,6 +347,13 @@ def test_an_xml_rpc_server_that_is_lost_or_sends_too_much(xml):
         xml_connector(f"http://127.0.0.1:{free_port()}").call(step, [np.zeros(1)])
     with pytest.raises(model.ModelGone, match="HTTP status 404"):
         xml_connector(f"{xml}/other").call(step, [np.zeros(1)])
+    with xml_rpc_server() as url:
+        made = xml_connector(url)
+        assert made.call(step, [np.zeros(1)])[0].tolist() == [1]
+    with pytest.raises(model.EndpointLost, match="cannot be reached"):
+        made.call(step, [np.zeros(1)])
+    with xml_rpc_server(int(url.rpartition(":")[2])) as again:
+        assert again == url and made.call(step, [np.zeros(1)])[0].tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -517,6 +524,7 @@ def test_methods_of_xml_rpc_are_functions_of_a_grid(program, modules, server, xm
         ("grpc", ["--shape", "Arrays/None/x=2"], "--shape: there is no method 'Arrays/None' among those offered"),
         ("grpc", ["--signature", "f() -> ()"], "--signature: a server of the protocol grpc describes its methods itself"),
         ("grpc", ["--ca-file", "/none.pem"], "--ca-file /none.pem: "),
+        ("grpc", ["--ca-file", "/dev/null"], "--ca-file /dev/null: expected certificates in PEM"),
         ("grpc", ["--module", "a b"], "'a b"),
         ("xml-rpc", ["--signature", "f(x) -> y"], "'x' is not NAME: TYPE"),
         ("xml-rpc", ["--method", "step"], "describe it, for example by --signature 'step("),

@@ -56,10 +56,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _authorities(file: Path | None) -> str | None:
+    if file is None:
+        return None
     try:
-        return None if file is None else file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--ca-file {file}: {error}") from None
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise InputError(f"--ca-file {file}: expected certificates in PEM, which begin with -----BEGIN CERTIFICATE-----")
+    return text
 
 
 def _found(

@@ -127,6 +127,7 @@ class Grpc:
         self._reflection: dict[str, Any] = {}
         self._pool: Any = None
         self._loaded: set[str] = set()
+        self._described: dict[str, Any] = {}
         self._services: list[str] = []
         self._messages: dict[str, tuple[_Messages, _Messages]] = {}
 
@@ -244,14 +245,16 @@ class Grpc:
         return self._services
 
     def _service(self, name: str) -> Any:
-        """The description of a service."""
+        """The description of a service, from the server the first time."""
         if self._pool is None:
             self._pool = _imported("google.protobuf.descriptor_pool").DescriptorPool()
-        self._load(self._reflect(file_containing_symbol=name))
-        try:
-            return self._pool.FindServiceByName(name)
-        except (KeyError, TypeError) as error:
-            raise ModelNotOffered(f"the descriptions of reflection lack the service: {error}") from None
+        if name not in self._described:
+            self._load(self._reflect(file_containing_symbol=name))
+            try:
+                self._described[name] = self._pool.FindServiceByName(name)
+            except (KeyError, TypeError) as error:
+                raise ModelNotOffered(f"the descriptions of reflection lack the service: {error}") from None
+        return self._described[name]
 
     def _load(self, answer: Any) -> None:
         """Add the files of an answer to the pool, each after the files that it imports."""
