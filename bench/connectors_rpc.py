@@ -182,8 +182,10 @@ def _with_sizes(function, model, shapes):
 
 @contextlib.contextmanager
 def link_of_client(bandwidth):
-    """Two network interfaces that are connected by a link of this bandwidth. Yield the address of this end, and a function by which the calling thread,
-    and threads that it starts later, move to the other end."""
+    """Two network interfaces that are connected by a link of this bandwidth.
+
+    Yield the address of this end, and a function by which the calling thread, and threads that it starts later, move to the other end.
+    """
     name, (here, there) = f"gridloom-{os.getpid()}", (f"gl{os.getpid()}a", f"gl{os.getpid()}b")
 
     def run(*words):
