@@ -212,17 +212,19 @@ METHODS = {
 
 
 @contextlib.contextmanager
-def xml_rpc_server(port=0, introspects=True, allow_none=False):
-    """An XML-RPC server with the methods above: its URL."""
+def xml_rpc_server(port=0, introspects=True, allow_none=False, tls=None):
+    """An XML-RPC server with the methods above, with TLS if a context is given: its URL."""
     with _Introspected(("127.0.0.1", port), logRequests=False, allow_none=allow_none, use_builtin_types=True) as server:
         if introspects:
             server.register_introspection_functions()
         for name, function in METHODS.items():
             server.register_function(function, name)
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
             thread.join()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import ssl
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -354,6 +355,19 @@ def test_an_xml_rpc_server_that_is_lost_or_sends_too_much(xml):
         made.call(step, [np.zeros(1)])
     with xml_rpc_server(int(url.rpartition(":")[2])) as again:
         assert again == url and made.call(step, [np.zeros(1)])[0].tolist() == [1]
+
+
+def test_xml_rpc_with_tls(certificate):
+    key, cert = certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    step = parse_signature("step(x: float64[n]) -> y: float64[n]")
+    with xml_rpc_server(tls=context) as url:
+        assert xml_connector(url, 60.0, 1 << 20, cert.read_text()).call(step, [np.zeros(1)])[0].tolist() == [1]
+        with pytest.raises(model.EndpointLost, match="cannot be reached: .*certificate"):
+            xml_connector(url).call(step, [np.zeros(1)])
+        with pytest.raises(InputError, match="--ca-file: .* does not use TLS; write https://"):
+            xml_connector(url.replace("https", "http"), 60.0, 1 << 20, cert.read_text())
 
 
 @pytest.mark.parametrize(
