@@ -258,6 +258,10 @@ def test_names_and_shapes_of_methods(server):
     assert shown(made, "Arrays/Product", shapes) == "Arrays/Product(a, b: float64[n, n]; n: int64) -> values: float64[n, n]"
     with pytest.raises(InputError, match="at most one size of a result that is sent as a list may be an expression"):
         shown(made, "Arrays/Product", {**shapes, "values": ["n+1", "2*n"]})
+    # Sizes of arguments may be any expressions, also if a result is the same list.
+    assert "values: float64[2*k, k+1]" in shown(made, "Arrays/Step", {"values": ["2*k", "k+1"], "values_out": ["k"]})
+    with pytest.raises(InputError, match="--shape demo.v1.Arrays/Echo/data=n: it is one value of type bytes, which has no shape"):
+        shown(made, "Arrays/Echo", {"data": ["n"]})
     with pytest.raises(InputError, match="'demo.v1.Arrays/Product' has 'n', 'a', 'b', 'values'"):
         shown(made, "Arrays/Product", {"c": ["n"]})
 

@@ -40,7 +40,7 @@ class Connector(Protocol):
     noun: str
     """The kind of what it offers: model or method."""
     server: str
-    """Its own kind."""
+    """Its own kind, with an article."""
     takes_signatures: bool
     """Whether methods may be described by the user, because the protocol cannot."""
 
@@ -135,8 +135,8 @@ def _parameters(model: Model, shapes: Shapes) -> tuple[list[Declared], list[str]
         batch = f"{batch}_"
     given = {name: shapes.get(one.name) for name, one in inputs_named.items()}
     given.update({name: shapes.get(key) for key, name in keys.items() if name in outputs_named})
-    inputs = [_declared(model, name, one, batch, given[name], names) for name, one in inputs_named.items()]
-    outputs = [_declared(model, name, one, batch, given[name], names) for name, one in outputs_named.items()]
+    inputs = [_declared(model, name, one, batch, given[name], names, False) for name, one in inputs_named.items()]
+    outputs = [_declared(model, name, one, batch, given[name], names, True) for name, one in outputs_named.items()]
     # Extents, and numbers that expressions may use.
     bound = {extent for _, _, extents, _ in inputs for extent in extents or () if extent.isidentifier()} | set(inputs_named)
     free: dict[str, None] = {}
@@ -151,10 +151,12 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{one}'" for one in names)
 
 
-def _declared(model: Model, name: str, tensor: Tensor, batch: str | None, given: Sequence[str] | None, names: set[str]) -> Declared:
+def _declared(model: Model, name: str, tensor: Tensor, batch: str | None, given: Sequence[str] | None, names: set[str], is_result: bool) -> Declared:
     if tensor.dtype in (BYTES, TEXT):
         # One element, of any length: an array of them has no place in a signature.
-        if given is not None or math.prod(abs(size) for size in tensor.shape) != 1:
+        if given is not None:
+            raise InputError(f"--shape {model.name}/{tensor.name}={','.join(given)}: it is one value of type {tensor.datatype}, which has no shape")
+        if math.prod(abs(size) for size in tensor.shape) != 1:
             raise ModelNotOffered(
                 f"tensor '{tensor.name}' is {tensor.datatype}[{_sizes(tensor.shape)}]; a function takes one text, so all its sizes have to be 1 or -1"
             )
@@ -170,7 +172,7 @@ def _declared(model: Model, name: str, tensor: Tensor, batch: str | None, given:
                 f"--shape {model.name}/{tensor.name}={','.join(given)}: the model says [{_sizes(tensor.shape)}]; "
                 "give one size for each dimension, those that it fixes as they are"
             )
-        if sum(not _is_simple(extent) for extent in given) > 1 and tensor.is_list and tensor in model.outputs:
+        if sum(not _is_simple(extent) for extent in given) > 1 and tensor.is_list and is_result:
             raise InputError(
                 f"--shape {model.name}/{tensor.name}={','.join(given)}: at most one size of a result that is sent as a list may be an expression; "
                 "the others have to be names or numbers"
@@ -209,7 +211,7 @@ def functions(module: str, file: str, protocol: str, models: Sequence[dict[str, 
 
 
 def _about(connector: Connector, model: Model) -> str:
-    return f"{connector.noun.capitalize()} '{model.name}' of a {connector.server}"
+    return f"{connector.noun.capitalize()} '{model.name}' of {connector.server}"
 
 
 def function_of(connector: Connector, model: Model, shapes: Shapes) -> types.FunctionType:

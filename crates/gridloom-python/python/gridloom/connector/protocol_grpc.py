@@ -108,7 +108,7 @@ class Grpc:
         If the endpoint is not an address, or grpcio is missing.
     """
 
-    noun, server = "method", "gRPC server"
+    noun, server = "method", "a gRPC server"
     takes_signatures = False
 
     def __init__(self, endpoint: str, seconds: float, size: int = ANSWER_BYTES_MAX, authorities: str | None = None) -> None:

@@ -65,7 +65,7 @@ class V2:
         Certificates of the authorities that the server is checked with, in PEM; by default those of the system.
     """
 
-    noun, server = "model", "model server"
+    noun, server = "model", "a model server"
     takes_signatures = False
 
     def __init__(self, endpoint: str, seconds: float, size: int = ANSWER_BYTES_MAX, authorities: str | None = None) -> None:

@@ -60,12 +60,12 @@ class XmlRpc:
         Certificates of the authorities that the server is checked with, in PEM; by default those of the system.
     """
 
-    noun, server = "method", "XML-RPC server"
+    noun, server = "method", "an XML-RPC server"
     takes_signatures = True
 
     def __init__(self, endpoint: str, seconds: float, size: int = ANSWER_BYTES_MAX, authorities: str | None = None) -> None:
         # A call must not run twice, so no connection is used again.
-        self._http = HttpEndpoint(endpoint, seconds, authorities, self.server, "text/xml", keeps_open=False)
+        self._http = HttpEndpoint(endpoint, seconds, authorities, "XML-RPC server", "text/xml", keeps_open=False)
         self._endpoint, self._size = endpoint, size
         self._path = self._http.path if self._http.path not in ("", "/") else "/RPC2"
 
