@@ -18,6 +18,7 @@ import ctypes
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -224,6 +225,8 @@ def main():
     parser.add_argument("--client-bandwidth", help="such as 100mbit")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
+    # The network namespace is deleted in this case, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         from grpc_tools import protoc
     except ImportError:
