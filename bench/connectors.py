@@ -33,8 +33,8 @@ ORDERS = {"in order": [0, 1, 2, 3, 4, 5], "every other first": [0, 2, 4, 1, 3, 5
 class Relay:
     """Forwards bytes between the program and a model server, and counts them."""
 
-    def __init__(self, port):
-        self.port, self.bytes, self.lock = port, 0, threading.Lock()
+    def __init__(self, port, host="127.0.0.1"):
+        self.host, self.port, self.bytes, self.lock = host, port, 0, threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -42,7 +42,7 @@ class Relay:
     def accept(self):
         while True:
             near, _ = self.listener.accept()
-            far = socket.create_connection(("127.0.0.1", self.port))
+            far = socket.create_connection((self.host, self.port))
             for ends in [(near, far), (far, near)]:
                 threading.Thread(target=self.copy, args=ends, daemon=True).start()
 
@@ -55,10 +55,10 @@ class Relay:
             target.shutdown(socket.SHUT_WR)
 
 
-def start_connector(stack, name, endpoint):
-    command = [sys.executable, "-m", "gridloom", "connector", "--protocol", "v2", "--endpoint", endpoint, "--no-agent", "--name", name]
+def start_connector(stack, name, endpoint, protocol="v2", *options, environment=None):
+    command = [sys.executable, "-m", "gridloom", "connector", "--protocol", protocol, "--endpoint", endpoint, "--no-agent", "--name", name, *options]
     command += ["--models", "none", "--json", "--quiet", "--until-stdin-closes"]
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     stack.enter_context(server)
     stack.callback(server.kill)
     return json.loads(server.stdout.readline())["address"]

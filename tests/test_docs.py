@@ -1,16 +1,21 @@
 """The reference pages are correct: their descriptions parse, their functions run and print the output shown."""
 
+import concurrent.futures
 import doctest
 import json
+import math
 import operator
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import xmlrpc.server
 
 import gridloom as gl
 import numpy as np
@@ -167,20 +172,76 @@ def agent(monkeypatch, tmp_path):
         part.communicate(timeout=60)
 
 
+def connector_program(number, agent, folder, *options):
+    """Runs a program of the page on connectors with a connector of the grid, and compares its output with the page's."""
+    command = [PROGRAM, "connector", *options, "--python", sys.executable, "--agent", agent, "--models", "none", "--json", "--until-stdin-closes"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as connector:
+        functions = json.loads(connector.stdout.readline())["functions"]
+        (folder / "program.py").write_text(blocks("connector.md", "python")[number])
+        done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=folder, timeout=120)
+        connector.stdin.close()
+    shown = (ROOT / "docs/connector.md").read_text()
+    assert done.stdout and f"\n```\n{done.stdout}```\n" in shown, done.stdout + done.stderr
+    return functions
+
+
+def connector_options(number):
+    """The options of a command of the page, apart from the endpoint."""
+    (command,) = re.findall(r"^gridloom connector ((?:.*\\\n)*.*)", blocks("connector.md", "sh")[number], re.MULTILINE)
+    words = shlex.split(command.replace("\\\n", " "), comments=True)
+    place = words.index("--endpoint")
+    return words[:place] + words[place + 2 :]
+
+
 def test_the_page_on_connectors(agent, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "crates/gridloom-python/tests")
     from model_servers import Fake
 
     with Fake() as fake:
-        command = [PROGRAM, "connector", "--protocol", "v2", "--endpoint", fake.endpoint, "--python", sys.executable, "--agent", agent]
-        ends = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen([*command, "--models", "none", "--json", "--until-stdin-closes"], **ends) as connector:
-            assert "models/double" in json.loads(connector.stdout.readline())["functions"]
-            (tmp_path / "program.py").write_text(blocks("connector.md", "python")[0])
-            done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-            connector.stdin.close()
-    told = (ROOT / "docs/connector.md").read_text()
-    assert done.stdout and f"\n```\n{done.stdout}```\n" in told, done.stdout + done.stderr
+        assert "models/double" in connector_program(0, agent, tmp_path, *connector_options(0), "--endpoint", fake.endpoint)
+
+
+def test_the_page_on_connectors_of_grpc(agent, tmp_path, monkeypatch):
+    grpc = pytest.importorskip("grpc", reason="grpcio is not installed: make .venv/tests")
+    protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed: make .venv/tests")
+    reflection = pytest.importorskip("grpc_reflection.v1alpha.reflection", reason="grpcio-reflection is not installed: make .venv/tests")
+    (tmp_path / "docs_shop.proto").write_text(blocks("connector.md", "proto")[0])
+    places = [f"-I{tmp_path}", f"--python_out={tmp_path}", f"--grpc_python_out={tmp_path}"]
+    assert protoc.main(["protoc", *places, str(tmp_path / "docs_shop.proto")]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    import docs_shop_pb2
+    import docs_shop_pb2_grpc
+
+    class Matrices(docs_shop_pb2_grpc.MatricesServicer):
+        def Multiply(self, request, context):
+            a, b = (np.array(one).reshape(request.n, request.n) for one in (request.a, request.b))
+            return docs_shop_pb2.Product(c=(a @ b).ravel())
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    docs_shop_pb2_grpc.add_MatricesServicer_to_server(Matrices(), server)
+    reflection.enable_server_reflection(["shop.Matrices"], server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        offered = connector_program(1, agent, tmp_path, *connector_options(2), "--endpoint", f"127.0.0.1:{port}")
+    finally:
+        server.stop(None).wait()
+    assert offered == ["Matrices/Multiply"]
+
+
+def test_the_page_on_connectors_of_xml_rpc(agent, tmp_path):
+    with xmlrpc.server.SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False) as server:
+        server.register_introspection_functions()
+        server.register_function(lambda x: math.hypot(*x), "stats.norm")
+        server.register_function(lambda x, by: [one * by for one in x], "stats.scaled")
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            offered = connector_program(2, agent, tmp_path, *connector_options(3), "--endpoint", f"http://127.0.0.1:{server.server_address[1]}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert sorted(offered) == ["stats/norm", "stats/scaled"]
 
 
 def test_the_page_on_shared_data(agent, tmp_path):

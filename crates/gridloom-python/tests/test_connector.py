@@ -59,7 +59,7 @@ def test_every_connector_lists_describes_and_calls_models(endpoint):
     assert sorted(made.models()) == [(name, None) for name in ["double", "greet", "mix-2", "picky", "rest", "step"]]
     mix = made.signature("mix-2")
     assert [(one.name, one.dtype, one.shape) for one in mix.inputs] == [("a", "float64", (-1, 2)), ("b", "int64", (-1,))]
-    signature, tensors = model_functions.signature_of(mix, "models", {})
+    signature, tensors = model_functions.signature_of(mix, "models/mix_2", {})
     told = "models/mix_2(a: float64[batch, 2], b: int64[batch]; batch: int64) -> (total: float64[batch], count: int64[1], above: bool[batch])"
     assert tensors == 2 and str(signature) == told
     a, b = np.random.default_rng(1).standard_normal((5, 2)), np.array([1, -2, 3, 0, 2**53 + 1])
@@ -189,7 +189,7 @@ def test_all_requests_of_one_call_share_its_time_limit(fake):
         made._binary = False
         with pytest.raises(model.EndpointLost, match=r"did not answer /v2/models/step within 0\.5 s"):
             made.call(step, [np.ones(2)])
-        assert made._until <= time.monotonic()
+        assert made._http.until <= time.monotonic()
 
 
 @pytest.mark.parametrize("length", [b"", b"Content-Length: 99999999999\r\n", b"Transfer-Encoding: chunked\r\n"])
@@ -308,7 +308,7 @@ def test_models_that_no_function_can_stand_for(fake):
     with pytest.raises(model.ModelNotOffered, match="model 'brain': tensor 'x' has the datatype BF16, which the grid does not have"):
         made.signature("brain")
     with pytest.raises(model.ModelNotOffered, match=r"tensor 'x' is BYTES\[-1, 2\]; a function takes one text"):
-        model_functions.signature_of(made.signature("texts"), "models", {})
+        model_functions.signature_of(made.signature("texts"), "models/texts", {})
     with pytest.raises(model.ModelNotOffered, match="its metadata name no inputs"):
         made.signature("silent")
     with pytest.raises(model.WrongAnswer, match="a shape has sizes, and -1 for any size"):
@@ -317,14 +317,14 @@ def test_models_that_no_function_can_stand_for(fake):
 
 def test_sizes_that_do_not_follow_must_be_given(fake):
     rest = connector(fake.endpoint).signature("rest")
-    signature, tensors = model_functions.signature_of(rest, "models", {})
+    signature, tensors = model_functions.signature_of(rest, "models/rest", {})
     assert tensors == 1 and "y_1: int64" in str(signature)
-    signature, _ = model_functions.signature_of(rest, "models", {"y": ["batch", "x_1-1"]})
+    signature, _ = model_functions.signature_of(rest, "models/rest", {"y": ["batch", "x_1-1"]})
     assert str(signature) == "models/rest(x: float64[batch, x_1]; batch, x_1: int64) -> y: float64[batch, x_1-1]"
     with pytest.raises(InputError, match=r"--shape rest/y=2: the model says \[-1, -1\]; give one size for each dimension"):
-        model_functions.signature_of(rest, "models", {"y": ["2"]})
-    with pytest.raises(InputError, match="the model has the tensors 'x', 'y'"):
-        model_functions.signature_of(rest, "models", {"z": ["2"]})
+        model_functions.signature_of(rest, "models/rest", {"y": ["2"]})
+    with pytest.raises(InputError, match="'rest' has 'x', 'y'"):
+        model_functions.signature_of(rest, "models/rest", {"z": ["2"]})
 
 
 def connect(stack, endpoint, *options, name="models"):

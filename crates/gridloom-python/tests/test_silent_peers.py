@@ -141,10 +141,24 @@ def test_time_limits_are_checked(timeout):
         gl.connect("127.0.0.1:1", timeout=timeout)
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_silent_model_server_is_reported_after_the_time_limit(peer, scheme, tmp_path):
-    endpoint = f"{scheme}://127.0.0.1:{peer.port}"
-    command = [sys.executable, "-m", "gridloom.connector", "--protocol", "v2", "--endpoint", endpoint, "--module", "m"]
-    limits = ["--answer-within", "1.5", "--answer-limit", "1000000", "--folder", str(tmp_path)]
+def connector_fails(protocol, endpoint, folder):
+    """What a connector reports that cannot start."""
+    command = [sys.executable, "-m", "gridloom.connector", "--protocol", protocol, "--endpoint", endpoint, "--module", "m"]
+    limits = ["--answer-within", "1.5", "--answer-limit", "1000000", "--folder", str(folder)]
     ended = subprocess.run([*command, *limits], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-    assert ended.returncode == 1 and endpoint in ended.stderr and "did not answer" in ended.stderr, ended.stderr
+    assert ended.returncode == 1 and endpoint in ended.stderr and "Traceback" not in ended.stderr, ended.stderr
+    return ended.stderr
+
+
+SERVERS = [("v2", "http://"), ("v2", "https://"), ("xml-rpc", "http://"), *[pytest.param("grpc", one, marks=needs("grpc")) for one in ("", "https://")]]
+
+
+@pytest.mark.parametrize(("protocol", "scheme"), SERVERS)
+def test_a_silent_server_is_reported_after_the_time_limit(peer, protocol, scheme, tmp_path):
+    assert "did not answer" in connector_fails(protocol, f"{scheme}127.0.0.1:{peer.port}", tmp_path)
+
+
+@pytest.mark.parametrize("peer", ANSWERS, indirect=True)
+@pytest.mark.parametrize(("protocol", "scheme"), SERVERS)
+def test_a_peer_that_is_no_server_of_the_protocol_is_reported(peer, protocol, scheme, tmp_path):
+    connector_fails(protocol, f"{scheme}127.0.0.1:{peer.port}", tmp_path)

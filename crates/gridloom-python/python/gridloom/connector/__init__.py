@@ -1,1 +1,1 @@
-"""Typed functions for the models of a model server: ``python -m gridloom.connector`` writes a module of them."""
+"""Typed functions for the models or methods of a server: ``python -m gridloom.connector`` writes a module of them."""

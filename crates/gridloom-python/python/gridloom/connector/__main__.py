@@ -1,4 +1,4 @@
-"""``python -m gridloom.connector``: writes a module with the models of a model server, for ``gridloom connector`` alone."""
+"""``python -m gridloom.connector``: writes a module with the models or methods of a server, for ``gridloom connector`` alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ..errors import InputError
 from .model import ConnectorError, Model, ModelNotOffered
-from .model_functions import PROTOCOLS, Connector, Shapes, signature_of, write
+from .model_functions import PROTOCOLS, Access, Connector, Shapes, name_of, signature_of, write
+from .protocol_xml_rpc import parse_signature
 
 
 def main(arguments: list[str]) -> int:
@@ -27,72 +28,137 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="gridloom.connector")
     parser.add_argument("--protocol", required=True, choices=sorted(PROTOCOLS))
     parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--module", required=True)
+    parser.add_argument("--module")
     parser.add_argument("--answer-within", type=float, required=True)
     parser.add_argument("--answer-limit", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--ca-file", type=Path)
     parser.add_argument("--model", action="append", default=[])
     parser.add_argument("--shape", action="append", default=[])
+    parser.add_argument("--signature", action="append", default=[])
     options = parser.parse_args(arguments)
     try:
-        shapes = _shapes(options.shape)
-        connector = PROTOCOLS[options.protocol](options.endpoint, options.answer_within, options.answer_limit)
-        if options.model:
-            found: list[tuple[Model, Shapes]] = [(connector.signature(name), shapes.get(name, {})) for name in dict.fromkeys(options.model)]
-            for model, given in found:
-                _checked(model, options.module, given)
-        else:
-            found = _offered(connector, options.module, shapes)
-        known = {model.name for model, _ in found}
-        if unknown := sorted(set(shapes) - known):
-            raise InputError(f"--shape: there is no model '{unknown[0]}' among those offered: {', '.join(sorted(known))}")
-        write(options.folder, options.protocol, options.endpoint, (options.answer_within, options.answer_limit), found, options.module)
+        access = Access(options.endpoint, options.answer_within, options.answer_limit, _authorities(options.ca_file))
+        connector = PROTOCOLS[options.protocol](access.endpoint, access.seconds, access.size, access.authorities)
+        if options.signature and not connector.takes_signatures:
+            raise InputError(f"--signature: a server of the protocol {options.protocol} describes its {connector.noun}s itself; omit the option")
+        described = {one.name: one for one in map(parse_signature, options.signature)}
+        shapes = _Shapes(options.shape)
+        found = _found(connector, options.module, shapes, described, options.model)
+        if unknown := shapes.unused():
+            known = ", ".join(sorted(model.name for model, _, _ in found))
+            raise InputError(f"--shape: there is no {connector.noun} '{unknown}' among those offered: {known}")
+        write(options.folder, options.protocol, access, found)
     except (ConnectorError, InputError) as error:
         print(f"gridloom: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _offered(connector: Connector, module: str, shapes: dict[str, dict[str, list[str]]]) -> list[tuple[Model, Shapes]]:
-    """All models that can be offered as functions. The others are listed on the standard error."""
-    found: list[tuple[Model, Shapes]] = []
-    for name, why in connector.models():
-        given = shapes.get(name, {})
+def _authorities(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--ca-file {file}: {error}") from None
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise InputError(f"--ca-file {file}: expected certificates in PEM, which begin with -----BEGIN CERTIFICATE-----")
+    return text
+
+
+def _found(
+    connector: Connector, module: str | None, shapes: _Shapes, described: dict[str, Model], wanted: list[str]
+) -> list[tuple[Model, str, Shapes]]:
+    """The models to offer, with the names of their functions and the shapes that the user has given.
+
+    Without `wanted`, these are all that can be offered; the others are listed on the standard error.
+    """
+    found: dict[str, tuple[Model, str, Shapes]] = {}
+    by_function: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        model = described[name] if name in described else connector.signature(name)
+        if model.name in found:
+            return
+        function = _function(connector, module, model.name)
+        given = shapes.of(model.name, function)
+        if function in by_function:
+            raise ModelNotOffered(f"{connector.noun} '{model.name}': '{by_function[function]}' has the same function {function}")
+        _checked(connector, model, function, given)
+        by_function[function] = model.name
+        found[model.name] = (model, function, given)
+
+    if wanted:
+        for name in [*wanted, *described]:
+            add(name)
+        return list(found.values())
+    try:
+        listed = connector.models()
+    except ModelNotOffered:
+        if not described:
+            raise
+        listed = []
+    for name in described:
+        add(name)
+    for name, why in listed:
+        if name in described:
+            continue
         if why is None:
             try:
-                model = connector.signature(name)
-                _checked(model, module, given)
-                found.append((model, given))
+                add(name)
                 continue
             except ModelNotOffered as error:
-                why = str(error).removeprefix(f"model '{name}': ")
-        print(f"gridloom: model '{name}' is left out: {why}", file=sys.stderr)
+                why = str(error).removeprefix(f"{connector.noun} '{name}': ")
+        print(f"gridloom: {connector.noun} '{name}' is left out: {why}", file=sys.stderr)
     if not found:
-        raise ModelNotOffered("the endpoint has no model that can be offered")
-    return found
+        raise ModelNotOffered(f"the endpoint has no {connector.noun} that can be offered")
+    return list(found.values())
 
 
-def _checked(model: Model, module: str, shapes: Shapes) -> None:
+def _function(connector: Connector, module: str | None, model: str) -> str:
+    own, name = connector.function(model)
+    return f"{module or name_of(own)}/{name_of(name)}"
+
+
+def _checked(connector: Connector, model: Model, function: str, shapes: Shapes) -> None:
     try:
-        signature_of(model, module, shapes)
+        signature_of(model, function, shapes)
     except ModelNotOffered as error:
-        raise ModelNotOffered(f"model '{model.name}': {error}") from None
+        raise ModelNotOffered(f"{connector.noun} '{model.name}': {error}") from None
     except InputError as error:
         if shapes:
             raise
-        raise ModelNotOffered(f"model '{model.name}': {error}") from None
+        raise ModelNotOffered(f"{connector.noun} '{model.name}': {error}") from None
 
 
-def _shapes(given: list[str]) -> dict[str, dict[str, list[str]]]:
-    """By model and tensor; both names may have any character but the ones that separate them."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for one in given:
-        names, _, sizes = one.partition("=")
-        model, _, tensor = names.partition("/")
-        if not (model and tensor and sizes):
-            raise InputError(f"--shape {one}: expected MODEL/TENSOR=SIZE,..., such as encode/codes=batch,k")
-        found.setdefault(model, {})[tensor] = [size.strip() for size in sizes.split(",")]
-    return found
+class _Shapes:
+    """The values of ``--shape``. A model is named as on the server or as on the grid; both names, and those of tensors, may contain slashes."""
+
+    def __init__(self, given: list[str]) -> None:
+        self._given: dict[str, list[str]] = {}
+        self._used: set[str] = set()
+        for one in given:
+            names, _, sizes = one.partition("=")
+            model, _, tensor = names.partition("/")
+            if not (model and tensor and sizes):
+                raise InputError(f"--shape {one}: expected MODEL/TENSOR=SIZE,..., such as encode/codes=batch,k")
+            self._given[names] = [size.strip() for size in sizes.split(",")]
+
+    def of(self, model: str, function: str) -> dict[str, list[str]]:
+        """Shapes of a model's tensors, by name."""
+        found = {}
+        for names, sizes in self._given.items():
+            for prefix in (f"{model}/", f"{function}/"):
+                if names.startswith(prefix):
+                    found[names.removeprefix(prefix)] = sizes
+                    self._used.add(names)
+                    break
+        return found
+
+    def unused(self) -> str | None:
+        """The first model of a shape that no model has used."""
+        return next((names.rpartition("/")[0] for names in self._given if names not in self._used), None)
 
 
 if __name__ == "__main__":

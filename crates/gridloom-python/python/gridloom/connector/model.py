@@ -1,8 +1,9 @@
-"""Models of model servers, their tensors, and errors, for all protocols."""
+"""Models of model servers, methods of other servers, their inputs and outputs, and errors, for all protocols."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -11,8 +12,12 @@ from ..errors import ServerFault
 
 BYTES = "bytes"
 """In place of a dtype: a tensor of one text or other bytes."""
+TEXT = "str"
+"""In place of a dtype: one text."""
+ANSWER_BYTES_MAX = 1 << 30
+"""Default limit of an answer with results, bytes. Answers must fit into the worker's memory."""
 
-Value: TypeAlias = "npt.NDArray[Any] | bytes"
+Value: TypeAlias = "npt.NDArray[Any] | bytes | str"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,30 +31,50 @@ class Tensor:
     datatype : str
         Its type, in the protocol's own word.
     dtype : str
-        The same as a NumPy type of a single number, or `BYTES`.
+        The same as a NumPy type of a single number, `BYTES` or `TEXT`.
     shape : tuple of int
         Sizes; -1 is any size.
+    extents : tuple of str, optional
+        The sizes as expressions, if the description of the tensor has such.
+    is_list : bool, optional
+        Whether the protocol sends the elements as a list without a shape. ``--shape`` may give such a tensor any number of dimensions.
     """
 
     name: str
     datatype: str
     dtype: str
     shape: tuple[int, ...]
+    extents: tuple[str, ...] | None = None
+    is_list: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model: its name, inputs and outputs."""
+    """A model of a model server, or a method of another server.
+
+    Parameters
+    ----------
+    name : str
+        Name on the server.
+    inputs, outputs : tuple of Tensor
+        Arguments and results.
+    has_batch : bool, optional
+        Whether a first dimension of any size is the same for all tensors.
+    details : mapping, optional
+        Further parts of its description that the protocol needs for calls: values of JSON.
+    """
 
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    has_batch: bool = True
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def from_entry(entry: dict[str, Any]) -> Model:
-        """From what ``dataclasses.asdict`` has made of one."""
-        inputs, outputs = (tuple(Tensor(**{**one, "shape": tuple(one["shape"])}) for one in entry[key]) for key in ("inputs", "outputs"))
-        return Model(entry["name"], inputs, outputs)
+        """From the result of ``dataclasses.asdict``."""
+        inputs, outputs = (tuple(Tensor(**one) for one in entry[key]) for key in ("inputs", "outputs"))
+        return Model(**{**entry, "inputs": inputs, "outputs": outputs})
 
 
 class ConnectorError(Exception):

@@ -3,33 +3,27 @@
 Source: the protocol's REST specification and its extensions for model repositories and binary tensors
 (github.com/kserve/open-inference-protocol, github.com/triton-inference-server/server, docs/protocol).
 
-HTTP by the standard library: workers need no other package, a connection stays open from call to call, and arrays are sent from where they lie.
 Tensors travel as JSON, or as they are where the model server has the extension for binary tensors.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import math
 import re
-import socket
 import struct
-import threading
-import time
-import types
 import urllib.parse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
+from .http_endpoint import HttpEndpoint
 from .model import (
+    ANSWER_BYTES_MAX,
     BYTES,
-    EndpointLost,
     Model,
     ModelFailed,
     ModelGone,
@@ -49,12 +43,6 @@ _DTYPES = {
     "FP64": "float64",
     "BYTES": BYTES,
 }
-_CONNECT_SECONDS = 10.0
-# Default limit of an answer with tensors, and limit of all other answers. Answers must fit into the worker's memory.
-_ANSWER_BYTES_MAX = 1 << 30
-_TEXT_BYTES_MAX = 16 << 20
-# Bytes to read at a time.
-_READ_BYTES = 1 << 20
 # Longest message of a model server that an error shows.
 _MESSAGE_CHARACTERS_MAX = 2000
 _JSON_LENGTH = "Inference-Header-Content-Length"
@@ -73,31 +61,28 @@ class V2:
         Time limit of a method, for all its requests and their whole answers.
     size : int, optional
         Maximum size of an answer with tensors, bytes.
+    authorities : str, optional
+        Certificates of the authorities that the server is checked with, in PEM; by default those of the system.
     """
 
-    def __init__(self, endpoint: str, seconds: float, size: int = _ANSWER_BYTES_MAX) -> None:
-        url = urllib.parse.urlsplit(endpoint)
-        try:
-            port = url.port
-        except ValueError:
-            port = -1
-        if url.scheme not in ("http", "https") or not url.hostname or port == -1 or url.query or url.fragment:
-            raise InputError(f"--endpoint {endpoint}: expected a URL such as http://127.0.0.1:8080")
-        if url.username or url.password:
-            raise InputError("--endpoint: a URL with a name or password is not supported: others could read it in the list of processes")
-        self._endpoint, self._seconds, self._size = endpoint, seconds, size
-        self._prefix = re.sub(r"(/v2)?/*$", "", url.path)
-        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(url.hostname, port, timeout=_CONNECT_SECONDS)
+    noun, server = "model", "a model server"
+    takes_signatures = False
+
+    def __init__(self, endpoint: str, seconds: float, size: int = ANSWER_BYTES_MAX, authorities: str | None = None) -> None:
+        self._http = HttpEndpoint(endpoint, seconds, authorities)
+        self._endpoint, self._size = endpoint, size
+        self._prefix = re.sub(r"(/v2)?/*$", "", self._http.path)
         self._binary: bool | None = None
-        # Deadline of the running method.
-        self._until = 0.0
+
+    def function(self, model: str) -> tuple[str, str]:
+        """Module and name of the model's function."""
+        return "models", model
 
     def models(self) -> list[tuple[str, str | None]]:
         """Names of the models, and of each why it cannot be called now, if so."""
-        self._until = time.monotonic() + self._seconds
+        self._http.begin()
         path = "/v2/repository/index"
-        status, answer, _ = self._ask("POST", path, [b"{}"])
+        status, answer, _ = self._http.ask("POST", self._prefix + path, [b"{}"])
         if status in (404, 405, 501):
             raise ModelNotOffered(f"{self._endpoint} does not list its models (no repository extension): name them with --model")
         if status != 200:
@@ -115,9 +100,9 @@ class V2:
 
     def signature(self, model: str) -> Model:
         """Inputs and outputs of the model, by its metadata."""
-        self._until = time.monotonic() + self._seconds
+        self._http.begin()
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
-        status, answer, _ = self._ask("GET", path)
+        status, answer, _ = self._http.ask("GET", self._prefix + path)
         if status != 200:
             raise self._failed(model, status, answer)
         parsed = self._json(answer, path, dict)
@@ -125,26 +110,26 @@ class V2:
         if not inputs or not outputs:
             lacks = "inputs" if not inputs else "outputs"
             raise ModelNotOffered(
-                f"model '{model}': its metadata name no {lacks}; describe them there (MLServer: \"inputs\" and \"outputs\" of model-settings.json)"
+                f'model \'{model}\': its metadata name no {lacks}; describe them there (MLServer: "inputs" and "outputs" of model-settings.json)'
             )
         return Model(model, inputs, outputs)
 
     def call(self, model: Model, inputs: Sequence[Value]) -> list[Value]:
         """Results of one call."""
-        self._until = time.monotonic() + self._seconds
+        self._http.begin()
         path = f"/v2/models/{urllib.parse.quote(model.name, safe='')}/infer"
         if self._binary is None:
             self._binary = self._has_binary()
         request, raw = self._request(model, inputs, self._binary)
         text = json.dumps(request, allow_nan=False).encode()
-        headers = {_JSON_LENGTH: str(len(text))} if self._binary else {}
-        status, answer, headers = self._ask("POST", path, [text, *raw], headers, self._size)
+        headers = {_JSON_LENGTH: str(len(text)), "Content-Type": "application/octet-stream"} if self._binary else {}
+        status, answer, headers = self._http.ask("POST", self._prefix + path, [text, *raw], headers, self._size)
         if status != 200:
             raise self._failed(model.name, status, answer)
         return self._results(model, answer, headers.get(_JSON_LENGTH.lower()), path)
 
     def _has_binary(self) -> bool:
-        status, answer, _ = self._ask("GET", "/v2")
+        status, answer, _ = self._http.ask("GET", self._prefix + "/v2")
         if status != 200:
             raise ModelFailed(f"{self._endpoint} does not describe itself: {_message_of(status, answer)}")
         return _BINARY in (self._json(answer, "/v2", dict).get("extensions") or [])
@@ -153,6 +138,7 @@ class V2:
         """A request, and the tensors that travel behind it."""
         entries, raw = [], []
         for tensor, value in zip(model.inputs, inputs, strict=True):
+            assert not isinstance(value, str), "texts are bytes here"
             shape = [1] * len(tensor.shape) if isinstance(value, bytes) else list(value.shape)
             entry: dict[str, Any] = {"name": tensor.name, "shape": shape, "datatype": tensor.datatype}
             if is_binary:
@@ -196,82 +182,13 @@ class V2:
         """The error for a status: servers answer with different ones for a model that is gone or not ready."""
         parsed = _message_of(status, answer)
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
-        is_there, _, _ = self._ask("GET", path)
+        is_there, _, _ = self._http.ask("GET", self._prefix + path)
         if status == 404 or is_there == 404:
             return ModelGone(f"{self._endpoint} has no model '{model}': {parsed}")
-        is_ready, _, _ = self._ask("GET", f"{path}/ready")
+        is_ready, _, _ = self._http.ask("GET", self._prefix + f"{path}/ready")
         if status == 503 or is_ready != 200:
             return ModelNotReady(f"model '{model}' of {self._endpoint} is not ready: {parsed}")
         return (ModelRefused if status < 500 else ModelFailed)(f"model '{model}': {parsed}")
-
-    def _ask(
-        self, method: str, path: str, pieces: Iterable[Any] = (), headers: dict[str, str] | None = None, size: int = _TEXT_BYTES_MAX
-    ) -> tuple[int, bytes, dict[str, str]]:
-        """Send a request; return the status, the body (at most `size` bytes) and the headers (names in lower case) of the answer."""
-        pieces = list(pieces)
-        while True:
-            is_new = self._connection.sock is None
-            # The socket's own timeout restarts with each byte that is received, so it cannot limit the whole answer.
-            limit = _Limit(self._connection, max(self._until - time.monotonic(), 0.0))
-            try:
-                with limit:
-                    return self._try(method, path, pieces, headers or {}, size, limit)
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
-                self._connection.close()
-                # A connection that was idle may have been closed by the model server: a new connection shows whether the server is running.
-                if is_new:
-                    raise EndpointLost(f"{self._endpoint} closed the connection without an answer to {path}: {error}") from None
-            except TimeoutError:
-                is_connected = limit.has_passed or self._connection.sock is not None
-                seconds = self._seconds if is_connected else min(_CONNECT_SECONDS, self._seconds)
-                self._connection.close()
-                raise EndpointLost(f"{self._endpoint} did not answer {path} within {seconds:g} s") from None
-            except http.client.IncompleteRead as error:
-                self._connection.close()
-                raise EndpointLost(f"{self._endpoint} closed the connection {len(error.partial)} bytes into the answer to {path}") from None
-            except OSError as error:
-                self._connection.close()
-                why = error.strerror or str(error)
-                raise EndpointLost(f"{self._endpoint} cannot be reached: {why}; is the model server running there?") from None
-            except http.client.HTTPException as error:
-                self._connection.close()
-                raise WrongAnswer(f"{path}: the answer is not HTTP: {type(error).__name__} {error}") from None
-
-    def _try(
-        self, method: str, path: str, pieces: list[Any], headers: dict[str, str], size_max: int, limit: _Limit
-    ) -> tuple[int, bytes, dict[str, str]]:
-        connection = self._connection
-        if connection.sock is None:
-            # Includes the handshake of TLS.
-            connection.timeout = max(min(_CONNECT_SECONDS, self._until - time.monotonic()), 0.001)
-            connection.connect()
-            assert connection.sock is not None, "it is connected"
-            connection.sock.settimeout(self._seconds)
-        # For an answer without a length, the connection drops its socket before the answer is read.
-        limit.socket = connection.sock
-        if limit.has_passed:
-            raise TimeoutError
-        kind = "application/octet-stream" if _JSON_LENGTH in headers else "application/json"
-        size = sum(memoryview(piece).nbytes for piece in pieces)
-        sent = {"Content-Type": kind, "Content-Length": str(size), "Accept": "*/*", **headers} if pieces else {"Accept": "*/*"}
-        connection.request(method, self._prefix + path, body=iter(pieces) if pieces else None, headers=sent)
-        response = connection.getresponse()
-        length = response.getheader("Content-Length")
-        expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
-        answer = bytearray()
-        if expected is None or expected <= size_max:
-            while len(answer) <= size_max and (part := response.read(min(_READ_BYTES, size_max + 1 - len(answer)))):
-                answer += part
-        if len(answer) > size_max or (expected is not None and expected > size_max):
-            # The response may own the socket, so it is closed, too.
-            response.close()
-            connection.close()
-            has_tensors = path.endswith("/infer")
-            remedy = "request less in one call, or start the connector with a larger --answer-limit" if has_tensors else "this limit is fixed"
-            raise WrongAnswer(f"{path}: the answer has more than {size_max} bytes, which is the limit; {remedy}")
-        if expected is not None and len(answer) < expected:
-            raise http.client.IncompleteRead(bytes(answer), expected - len(answer))
-        return response.status, bytes(answer), {name.lower(): value for name, value in response.getheaders()}
 
     def _json(self, answer: bytes, path: str, kind: type) -> Any:
         try:
@@ -281,33 +198,6 @@ class V2:
         if not isinstance(parsed, kind):
             raise WrongAnswer(f"{path}: expected {_KINDS[kind]}, got {_clipped(answer)}")
         return parsed
-
-
-class _Limit:
-    """Shuts a connection down when its time limit has passed."""
-
-    def __init__(self, connection: http.client.HTTPConnection, seconds: float) -> None:
-        self.has_passed = False
-        self.socket: socket.socket | None = connection.sock
-        self._connection = connection
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None) -> None:
-        self._timer.cancel()
-        # Headers, and a body without a length, end without an error when the connection is shut down.
-        if self.has_passed and (error is None or isinstance(error, Exception)):
-            raise TimeoutError from error
-
-    def _end(self) -> None:
-        self.has_passed = True
-        connected = self.socket or self._connection.sock
-        if connected is not None:
-            with contextlib.suppress(OSError):
-                connected.shutdown(socket.SHUT_RDWR)
 
 
 _KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
@@ -338,7 +228,7 @@ def _little(array: npt.NDArray[Any]) -> memoryview:
     return flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
 
 
-def _data(model: Model, tensor: Tensor, value: Value) -> list[Any]:
+def _data(model: Model, tensor: Tensor, value: npt.NDArray[Any] | bytes) -> list[Any]:
     if isinstance(value, bytes):
         try:
             return [value.decode()]
