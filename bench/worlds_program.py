@@ -21,7 +21,7 @@ import gridloom as gl  # noqa: E402
 HYDROPAD = DEMO.parent / "gridrpc" / "hydropad" / "hydropad.idl"
 STRIPS = 8
 #: Cells and particles along an edge, steps, and scalars of Hydropad at redshift 30: strength of gravity, displacement, velocity, step of time.
-CELLS, STEPS = 48, 6
+CELLS, STEPS = 40, 3
 STRENGTH, DISPLACEMENT, VELOCITY, STEP = 0.0145, -69.0, -6.7, 1.27
 
 

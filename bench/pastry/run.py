@@ -4,7 +4,8 @@
 
 Two processes welcome each other with rows of a routing table:
 
-    tcp, host   on this host: over TCP on loopback, and by each system's fastest method within one host
+    tcp, host   on this host: over TCP on loopback, and by each system's fastest method within one host: shared memory for Gridloom and MPI, Unix
+                sockets for the others. Over TCP, Gridloom's processes are in different PID namespaces, so that they cannot share memory
     lan, wan    between two hosts of 'gridloom testbed', over TCP: 1 Gbit/s and 100 us, 100 Mbit/s and 20 ms (one way);
     far         and 10 Mbit/s and 50 ms, only if it is named
     memory      no network: Gridloom writes a message, and reads messages written by itself and by machines of the other byte order
@@ -149,6 +150,12 @@ def unix_addresses(system, path):
     return address, address
 
 
+def specification(function, host, addresses_of_hosts, *arguments):
+    """The specification that 'gridloom deploy' would give a process on that host."""
+    spec = {"function": function, "host": host, "arguments": arguments}
+    return json.dumps({"spec": spec, "addresses": addresses_of_hosts})
+
+
 class OneHost:
     """This host, over loopback or by each system's fastest method."""
 
@@ -156,10 +163,16 @@ class OneHost:
         self.case, self.folder = case, folder
 
     def runs(self, system):
-        return system != "frames" and (self.case == "tcp" or system != "gridloom")
+        return system != "frames"
 
     def run(self, system):
         label, over_tcp = f"{system}-{self.case}", self.case == "tcp"
+        if system == "gridloom" and over_tcp:
+            here = {name: "127.0.0.1" for name in ("one", "two")}
+            serve = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+            serve += ["env", f"GRIDLOOM_PROCESS={specification('answer', 'one', here)}", "./with_gridloom"]
+            ask = ["env", f"GRIDLOOM_PROCESS={specification('ask', 'two', here, label, 'one')}", "./with_gridloom"]
+            return pair(serve, ask)
         if system == "gridloom":
             text = output_of([GRIDLOOM, "deploy", "-d", "deployment.toml", "--", "./with_gridloom"])
             return "".join(line.partition("| ")[2] + "\n" for line in text.splitlines())
@@ -247,9 +260,7 @@ class Testbed:
         return pair(serve, ask, env=environment)
 
     def process(self, function, host, limits, *arguments):
-        """The specification that 'gridloom deploy' would give a process, if it knew the testbed."""
-        spec = {"function": function, "host": host, "arguments": arguments}
-        config = json.dumps({"spec": spec, "addresses": self.addresses})
+        config = specification(function, host, self.addresses, *arguments)
         settings = [f"{name}={value}" for name, value in {**limits, "GRIDLOOM_PROCESS": config}.items()]
         return [*self.enter(host), "env", *settings]
 
@@ -289,7 +300,7 @@ def measure(systems, cases, rounds):
                             continue
                         try:
                             lines = where.run(system).splitlines()
-                        except RuntimeError as error:
+                        except (RuntimeError, OSError) as error:
                             failed[what_runs] = str(error)
                             continue
                         for line in lines:
