@@ -1,6 +1,6 @@
 """Simulated compared with emulated: the demonstration's two programs and Hydropad on three platforms, in simulation and with real processes.
 
-    python bench/worlds.py [--rounds 5] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
+    python bench/worlds.py [--rounds 5] [--platforms "two sites"] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
 
 1. The part of a core's measured speed that each function uses, from a platform of its own: two emulated servers of a
    quarter of a core side by side on a fast network. (Alone in the client's process tree, with data that never left the
@@ -123,6 +123,7 @@ def emulated(platform, n, speeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--platforms", nargs="+", choices=PLATFORMS, default=list(PLATFORMS))
     parser.add_argument("--n", type=int, default=1024, help="rows of the matrices")
     parser.add_argument("--speeds", default="auto", help="how the testbed emulates processor speeds")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
@@ -130,12 +131,12 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     kernels = [HYDROPAD / name for name in ("fft.c", "gravity.c", "matter.c", "gas.c")]
     subprocess.run(["cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", LIBRARY, *kernels, "-lm"], check=True)
-    pairs = {f"{name}, {which}": [] for name in PLATFORMS for which in PROGRAMS}
+    pairs = {f"{name}, {which}": [] for name in options.platforms for which in PROGRAMS}
     for number in range(options.rounds):
-        for name, text in PLATFORMS.items():
+        for name in options.platforms:
             speed, efficiencies = calibrate(options.n, options.speeds)
             platform = OUT / f"{name.replace(' ', '-')}.toml"
-            platform.write_text(text(speed))
+            platform.write_text(PLATFORMS[name](speed))
             virtual = simulated(platform, options.n, efficiencies)["programs"]
             real, said = emulated(platform, options.n, options.speeds)
             if "not emulated" in said or "flagged" in said:
