@@ -190,6 +190,7 @@ experiments: FULL :=
 experiments-full: FULL := --full
 experiments experiments-full: python capi $(VENV)/experiments
 	cargo build --release --locked -p gridloom --example leanmd --example stencil
+	cargo build --release --locked -p gridloom-bench
 	$(BIN)/python experiments/run.py $(FULL)
 
 $(VENV)/experiments: experiments/requirements.txt $(VENV)/ready

@@ -1,10 +1,11 @@
 """Three programs on six servers, of which 0 to 6 are upgraded: bytes over the client's link, and time, as functions of that number.
 
-    python bench/stateless_servers.py [--world simulate|testbed] [--rounds 3] [--json FILE]
+    python bench/stateless_servers.py [--world simulate|testbed] [--rounds 3] [--upgraded 0 3 6] [--efficiencies FILE] [--json FILE]
 
 The others are stateless (`serve --plain`): each call sends its arguments, its results are sent back, and no data move between servers. Hosts are joined by
 a switch, each with a link of 100 Mb/s; --client-bandwidth changes the client's. Calls are placed by hand, the same for each number, so that only
-transfers differ. Functions take almost no time in simulation, and little on the testbed: the rest is communication.
+transfers differ. Functions take almost no time in simulation, unless --efficiencies has other speeds, and little on the testbed: the rest is
+communication.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def run(options, upgraded):
     file.write_text('routing = "shortest"\n' + platform(upgraded, options.client_bandwidth))
     functions = [word for path in FUNCTIONS for word in ("--functions", str(path))]
     functions += ["--library", str(OUT / "libprotein.so")]
-    command = [str(GRIDLOOM), *(["simulate"] if options.world == "simulate" else ["testbed", "run", "--speeds", "none"]), "-p", str(file)]
+    simulate = ["simulate", *(["--efficiencies", str(options.efficiencies)] if options.efficiencies else [])]
+    command = [str(GRIDLOOM), *(simulate if options.world == "simulate" else ["testbed", "run", "--speeds", "none"]), "-p", str(file)]
     command += [*functions, "--", sys.executable, str(PROGRAM), str(1 if options.world == "simulate" else options.rounds)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
@@ -58,6 +60,8 @@ def main():
     parser.add_argument("--world", choices=["simulate", "testbed"], default="simulate")
     parser.add_argument("--rounds", type=int, default=3, help="on the testbed")
     parser.add_argument("--client-bandwidth", default="100Mbps")
+    parser.add_argument("--upgraded", type=int, nargs="+", choices=range(SERVERS + 1), default=range(SERVERS + 1), metavar="N")
+    parser.add_argument("--efficiencies", type=pathlib.Path, help="for simulations: as of gridloom simulate")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -65,7 +69,7 @@ def main():
     subprocess.run(compiled, check=True)
     everything = {}
     print(f"{'program':8}{'upgraded':>9}{'arrays':>8}{'client MB':>11}{'servers MB':>12}{'predicted s':>13}  seconds")
-    for upgraded in range(SERVERS + 1):
+    for upgraded in options.upgraded:
         everything[upgraded] = run(options, upgraded)
         for program, rounds in everything[upgraded].items():
             of = lambda what, rounds=rounds: statistics.median(one[what] for one in rounds)  # noqa: E731

@@ -1,5 +1,6 @@
 """A chain of products and an image in strips on six servers, and a toy protein on two, for bench/stateless_servers.py: prints bytes moved and seconds."""
 
+import collections
 import json
 import pathlib
 import sys
@@ -68,10 +69,14 @@ def run(grid, program):
     # Reads of the last call are reported when it ends.
     group.wait()
     report, after = group.report(), grid.traffic()
+    functions = collections.Counter()
+    for task in report.to_dict()["tasks"]:
+        functions[task["function"]] += task["end_seconds"] - task["start_seconds"]
     of_client = [moved for moved in report.transfers if "client" in (moved.source, moved.target)]
     return {
         "predicted": predicted,
         "measured": report.measured_seconds,
+        "functions": functions,
         "arrays": sum(moved.size_bytes >= ARRAY_BYTES_MIN for moved in of_client),
         "client_bytes": after.client_bytes - before.client_bytes,
         "server_bytes": after.server_bytes - before.server_bytes,

@@ -1,6 +1,6 @@
-"""Simulated compared with emulated: the demonstration's two programs on three platforms, in simulation and with real processes.
+"""Simulated compared with emulated: the demonstration's two programs and Hydropad on three platforms, in simulation and with real processes.
 
-    python bench/worlds.py [--rounds 5] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
+    python bench/worlds.py [--rounds 5] [--platforms "two sites"] [--n 1024] [--speeds auto|quota|slowdown] [--json FILE]
 
 1. The part of a core's measured speed that each function uses, from a platform of its own: two emulated servers of a
    quarter of a core side by side on a fast network. (Alone in the client's process tree, with data that never left the
@@ -25,6 +25,9 @@ GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 OUT = ROOT / "target" / "worlds"
 DEMO = ROOT / "examples" / "demo"
 PROGRAM = HERE / "worlds_program.py"
+PROGRAMS = ("chain", "image", "hydropad")
+HYDROPAD = ROOT / "examples" / "gridrpc" / "hydropad"
+LIBRARY = OUT / "libhydropad.so"
 
 HOST = '[[host]]\nname = "{}"\nspeed = "{}f"\nproperties = {{ role = "{}" }}\n'
 
@@ -73,7 +76,7 @@ PLATFORMS = {"slow client": slow_client, "two sites": two_sites, "unequal": uneq
 
 
 def program(n):
-    return ["--", sys.executable, str(PROGRAM), str(n)]
+    return ["--", sys.executable, str(PROGRAM), str(n), str(LIBRARY)]
 
 
 def outcome(command):
@@ -91,7 +94,7 @@ def seconds_of(result):
 
 def calibrate(n, speeds):
     """A core's speed here, and the file with the part of it that each function uses, both as they are now."""
-    alone, _ = outcome([sys.executable, PROGRAM, str(n)])
+    alone, _ = outcome([sys.executable, PROGRAM, str(n), str(LIBRARY)])
     platform = OUT / "pair.toml"
     platform.write_text(pair(alone["speed"]))
     seconds = seconds_of(emulated(platform, n, speeds)[0])
@@ -113,29 +116,32 @@ def emulated(platform, n, speeds):
     import gridloom
 
     served = ["--functions", DEMO / "linalg.idl", "--functions", DEMO / "enhance.py"]
-    served += ["--library", gridloom.blas_library()]
+    served += ["--functions", HYDROPAD / "hydropad.idl", "--library", gridloom.blas_library(), "--library", LIBRARY]
     return outcome([GRIDLOOM, "testbed", "run", "-p", platform, "--speeds", speeds, *served, *program(n)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--platforms", nargs="+", choices=PLATFORMS, default=list(PLATFORMS))
     parser.add_argument("--n", type=int, default=1024, help="rows of the matrices")
     parser.add_argument("--speeds", default="auto", help="how the testbed emulates processor speeds")
     parser.add_argument("--json", type=pathlib.Path, help="write all figures to this file")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    pairs = {f"{name}, {which}": [] for name in PLATFORMS for which in ("chain", "image")}
+    kernels = [HYDROPAD / name for name in ("fft.c", "gravity.c", "matter.c", "gas.c")]
+    subprocess.run(["cc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-o", LIBRARY, *kernels, "-lm"], check=True)
+    pairs = {f"{name}, {which}": [] for name in options.platforms for which in PROGRAMS}
     for number in range(options.rounds):
-        for name, text in PLATFORMS.items():
+        for name in options.platforms:
             speed, efficiencies = calibrate(options.n, options.speeds)
             platform = OUT / f"{name.replace(' ', '-')}.toml"
-            platform.write_text(text(speed))
+            platform.write_text(PLATFORMS[name](speed))
             virtual = simulated(platform, options.n, efficiencies)["programs"]
             real, said = emulated(platform, options.n, options.speeds)
             if "not emulated" in said or "flagged" in said:
                 print(f"{name}, round {number + 1}: {said.strip()}", file=sys.stderr)
-            for which in ("chain", "image"):
+            for which in PROGRAMS:
                 pairs[f"{name}, {which}"].append((virtual[which]["makespan"], real["programs"][which]["makespan"]))
     print(f"{'platform, program':24}{'simulated':>11}{'emulated':>11}{'simulated / emulated, median (spread)':>42}")
     for name, both in pairs.items():

@@ -38,6 +38,14 @@ def output(command, folder=None):
     return done.stdout + done.stderr
 
 
+def machine():
+    """The machine that runs, as `bench/record.py` describes it."""
+    sys.path.append(str(ROOT / "bench"))
+    import record
+
+    return record.machine()
+
+
 def progress(text):
     print(text, file=sys.stderr, flush=True)
 

@@ -2,6 +2,7 @@
 
     python experiments/run.py                     # all, minutes; `make experiments` builds what is needed first
     python experiments/run.py objects --full      # one, with all sizes of the paper
+    python experiments/run.py predictions --part gras    # one part of an experiment; the others keep their figures
     python experiments/run.py --pages             # only writes the pages again, from the figures of the last runs
 
 Each experiment is a module with `run`, which returns figures, and `items`, which compares them with the paper's. Figures are kept
@@ -14,21 +15,15 @@ import importlib
 
 import common
 
-NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects"]
-#: Tables and figures without an experiment.
-MISSING = [
-    (
-        "GRAS",
-        "Table 1, figures 6 to 8",
-        "run by `python bench/record.py pastry` instead; CORBA, XML and PBIO are not compared",
-    ),
-]
+NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects", "gras", "predictions"]
 
+SUBTITLE = "the paper's tables and figures, repeated with Gridloom"
 INDEX = """# The papers' experiments
 
-`make experiments` repeats experiments of the papers that Gridloom follows, in simulation. The table lists the papers' tables and figures with
-their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. All times
-are virtual times of the simulator.
+`make experiments` repeats experiments of the papers that Gridloom follows. The table lists the papers' tables and figures with
+their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. Times
+are virtual times of the simulator, except for GRAS, whose messages are exchanged by real processes, and for predictions, which are compared with
+real processes on emulated networks.
 
 """
 
@@ -69,7 +64,7 @@ def page(name):
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
     setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
     text = [
-        f"# {module.TITLE}: the paper's tables and figures, repeated with Gridloom\n\n{module.PAPER}.\n\n{setup}\n\n",
+        f"# {module.TITLE}: {getattr(module, 'SUBTITLE', SUBTITLE)}\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
     ]
     rows, plots = [], {}
@@ -84,7 +79,6 @@ def page(name):
 
 
 def index(rows):
-    rows = [*rows, *(list(row) for row in MISSING)]
     return INDEX + common.table(["paper", "table or figure", "state"], rows)
 
 
@@ -104,12 +98,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--full", action="store_true", help="all sizes of the papers: hours")
+    parser.add_argument("--part", help="of 'predictions': only this part")
     parser.add_argument("--pages", action="store_true", help="run nothing")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"no experiment has the name '{unknown[0]}'; there are {', '.join(NAMES)}")
+    if options.part and options.names != ["predictions"]:
+        parser.error("only 'predictions' has parts: run.py predictions --part NAME")
     for name in [] if options.pages else options.names or NAMES:
-        figures = importlib.import_module(name).run(options.full)
+        module = importlib.import_module(name)
+        if options.part:
+            if options.part not in module.PARTS:
+                parser.error(f"no part has the name '{options.part}'; there are {', '.join(module.PARTS)}")
+            found = module.run(options.full, [options.part])
+            found = (common.load(name) or {"figures": {}})["figures"] | found
+            figures = {part: found[part] for part in module.PARTS if part in found}
+        else:
+            figures = module.run(options.full)
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
         common.saved(name, {"commit": commit(), "date": date, "is_full": options.full, "figures": figures})
     write_pages()

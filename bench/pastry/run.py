@@ -1,18 +1,19 @@
-"""The Pastry message exchanged with Gridloom, MPI, gRPC with protobuf, and JSON, in one run.
+"""The Pastry message exchanged with Gridloom, MPI, gRPC with protobuf, JSON, XML, CORBA and Cap'n Proto, in one run.
 
     python bench/pastry/run.py [--rounds 7] [--cases tcp host memory lan wan] [--json FILE]
 
 Two processes welcome each other with rows of a routing table:
 
-    tcp, host   on this host: over TCP on loopback, and by each system's fastest method within one host
+    tcp, host   on this host: over TCP on loopback, and by each system's fastest method within one host: shared memory for Gridloom and MPI, Unix
+                sockets for the others. Over TCP, Gridloom's processes are in different PID namespaces, so that they cannot share memory
     lan, wan    between two hosts of 'gridloom testbed', over TCP: 1 Gbit/s and 100 us, 100 Mbit/s and 20 ms (one way);
     far         and 10 Mbit/s and 50 ms, only if it is named
     memory      no network: Gridloom writes a message, and reads messages written by itself and by machines of the other byte order
                 (ppc64, ppc) and of another word size (ppc, i386)
 
-A round runs every system once by each method, one after the other, so that all see the same noise. Programs that are not installed (Debian:
-openmpi-bin libopenmpi-dev libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev nlohmann-json3-dev; for lines
-and complexity 'pip install lizard') are left out and named.
+A round runs every system once by each method, one after the other, so that all see the same noise. Systems that are not installed are left
+out and named, with the Debian packages that they need. JSON is by nlohmann-json, XML by expat, CORBA by omniORB. Lines and complexity need
+'pip install lizard'. Cap'n Proto stands for encoders that write a struct much as it is in memory, as PBIO did.
 """
 
 import argparse
@@ -39,9 +40,34 @@ ROWS = (0, 10, 100, 1000)
 LINKS = {"lan": ("1Gbps", "100us", 300), "wan": ("100Mbps", "20ms", 10), "far": ("10Mbps", "50ms", 5)}
 CASES = ("tcp", "host", "memory", *LINKS)
 LIMIT_S = 300
+#: Debian packages that a system needs.
+PACKAGES = {
+    "gridloom": "gcc",
+    "mpi": "openmpi-bin libopenmpi-dev",
+    "grpc": "g++ pkg-config libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev",
+    "json": "g++ nlohmann-json3-dev",
+    "xml": "gcc libexpat1-dev",
+    "corba": "g++ omniidl libomniorb4-dev",
+    "capnp": "g++ pkg-config capnproto libcapnp-dev",
+}
+#: Files of a system that a user would have to write: programs, and descriptions of the message for a generator.
+PROGRAMS = {
+    "gridloom": ["with_gridloom.c"],
+    "mpi": ["with_mpi.c"],
+    "grpc": ["with_grpc.cc"],
+    "json": ["with_json.cc", "stream.h"],
+    "xml": ["with_xml.c", "stream.h"],
+    "corba": ["with_corba.cc"],
+    "capnp": ["with_capnp.cc", "stream.h"],
+}
+DESCRIPTIONS = {"grpc": "welcome.proto", "corba": "welcome.idl", "capnp": "welcome.capnp"}
+PORTS = {"json": 7801, "grpc": 7802, "xml": 7803, "corba": 7804, "capnp": 7805}
 
 
 def flags(*packages):
+    """Options of the compiler; none if there is no pkg-config."""
+    if not shutil.which("pkg-config"):
+        return []
     done = subprocess.run(["pkg-config", "--cflags", "--libs", *packages], capture_output=True, text=True)
     return done.stdout.split()
 
@@ -52,6 +78,10 @@ def build(cases):
     plugin = shutil.which("grpc_cpp_plugin")
     protoc = ["protoc", "--cpp_out=.", "--grpc_out=.", f"--plugin=protoc-gen-grpc={plugin}", "welcome.proto"]
     grpc = ["g++", "-O2", "-std=c++17", "with_grpc.cc", "welcome.pb.cc", "welcome.grpc.pb.cc", "-o", "with_grpc"]
+    skeleton = ["omniidl", "-bcxx", "welcome.idl"]
+    corba = ["g++", "-O2", "-std=c++17", "with_corba.cc", "welcomeSK.cc", "-o", "with_corba", "-lomniORB4", "-lomnithread"]
+    schema = ["capnp", "compile", "-oc++", "welcome.capnp"]
+    capnp = ["g++", "-O2", "-std=c++17", "with_capnp.cc", "welcome.capnp.c++", "-o", "with_capnp"]
     library = [f"-I{CAPI}/include", f"-L{CAPI}/lib", "-lgridloom", f"-Wl,-rpath,{CAPI}/lib"]
     frames = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "gridloom-bench"]
     recipes = {
@@ -59,6 +89,9 @@ def build(cases):
         "mpi": [["mpicc", "-O2", "with_mpi.c", "-o", "with_mpi"]],
         "grpc": [protoc, grpc + flags("grpc++", "protobuf")],
         "json": [["g++", "-O2", "-std=c++17", "with_json.cc", "-o", "with_json"]],
+        "xml": [["cc", "-O2", "with_xml.c", "-o", "with_xml", "-lexpat"]],
+        "corba": [skeleton, corba],
+        "capnp": [schema, capnp + flags("capnp")],
         "frames": [frames],
     }
     if "memory" not in cases:
@@ -70,9 +103,11 @@ def build(cases):
                 subprocess.run(command, cwd=BUILD, check=True, capture_output=True, text=True)
             built.append(system)
         except FileNotFoundError as error:
-            missing[system] = f"no program '{error.filename}'"
+            missing[system] = f"there is no program '{error.filename}'; install {PACKAGES.get(system, 'it')}"
         except subprocess.CalledProcessError as error:
-            missing[system] = (error.stderr.strip() or str(error)).splitlines()[0]
+            said = error.stderr.strip() or str(error)
+            first = next((line for line in said.splitlines() if "error" in line), said.splitlines()[0])
+            missing[system] = f"{first}; it needs {PACKAGES.get(system, 'cargo')}"
     return built, missing
 
 
@@ -101,6 +136,26 @@ def pair(serve, ask, **more):
             serving.wait()
 
 
+def addresses(system, host):
+    """Where the server listens, and where the client finds it, over TCP."""
+    place = f"{host}:{PORTS[system]}"
+    return (f"giop:tcp:{place}", f"corbaloc::{place}") if system == "corba" else (place, place)
+
+
+def unix_addresses(system, path):
+    """The same for a socket of this host."""
+    if system == "corba":
+        return f"giop:unix:{path}", f"corbaloc:omniunix:{path}:"
+    address = f"unix:{path}" if system == "grpc" else path
+    return address, address
+
+
+def specification(function, host, addresses_of_hosts, *arguments):
+    """The specification that 'gridloom deploy' would give a process on that host."""
+    spec = {"function": function, "host": host, "arguments": arguments}
+    return json.dumps({"spec": spec, "addresses": addresses_of_hosts})
+
+
 class OneHost:
     """This host, over loopback or by each system's fastest method."""
 
@@ -108,23 +163,30 @@ class OneHost:
         self.case, self.folder = case, folder
 
     def runs(self, system):
-        return system != "frames" and (self.case == "tcp" or system != "gridloom")
+        return system != "frames"
 
     def run(self, system):
         label, over_tcp = f"{system}-{self.case}", self.case == "tcp"
+        if system == "gridloom" and over_tcp:
+            here = {name: "127.0.0.1" for name in ("one", "two")}
+            serve = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+            serve += ["env", f"GRIDLOOM_PROCESS={specification('answer', 'one', here)}", "./with_gridloom"]
+            ask = ["env", f"GRIDLOOM_PROCESS={specification('ask', 'two', here, label, 'one')}", "./with_gridloom"]
+            return pair(serve, ask)
         if system == "gridloom":
             text = output_of([GRIDLOOM, "deploy", "-d", "deployment.toml", "--", "./with_gridloom"])
             return "".join(line.partition("| ")[2] + "\n" for line in text.splitlines())
         if system == "mpi":
             options = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"] if over_tcp else []
             return output_of([*MPI, *options, "./with_mpi", label])
-        port = {"grpc": 7802, "json": 7801}[system]
         path = f"{self.folder}/{system}"
-        unix = f"unix:{path}" if system == "grpc" else path
-        address = f"127.0.0.1:{port}" if over_tcp else unix
+        if over_tcp:
+            server, client = addresses(system, "127.0.0.1")
+        else:
+            server, client = unix_addresses(system, path)
         program = f"./with_{system}"
         try:
-            return pair([program, label, "serve", address], [program, label, "ask", address])
+            return pair([program, label, "serve", server], [program, label, "ask", client])
         finally:
             pathlib.Path(path).unlink(missing_ok=True)
 
@@ -191,16 +253,14 @@ class Testbed:
         if system == "gridloom":
             serve = [*self.process("answer", "one", limits), "./with_gridloom"]
             return pair(serve, [*self.process("ask", "two", limits, label, "one"), "./with_gridloom"])
-        port, program = {"grpc": 7802, "json": 7801}[system], f"./with_{system}"
-        environment = os.environ | limits
-        serve = [*self.enter("one"), program, label, "serve", f"0.0.0.0:{port}"]
-        ask = [*self.enter("two"), program, label, "ask", f"{self.addresses['one']}:{port}"]
+        server, client = addresses(system, self.addresses["one"])
+        program, environment = f"./with_{system}", os.environ | limits
+        serve = [*self.enter("one"), program, label, "serve", server]
+        ask = [*self.enter("two"), program, label, "ask", client]
         return pair(serve, ask, env=environment)
 
     def process(self, function, host, limits, *arguments):
-        """The specification that 'gridloom deploy' would give a process, if it knew the testbed."""
-        spec = {"function": function, "host": host, "arguments": arguments}
-        config = json.dumps({"spec": spec, "addresses": self.addresses})
+        config = specification(function, host, self.addresses, *arguments)
         settings = [f"{name}={value}" for name, value in {**limits, "GRIDLOOM_PROCESS": config}.items()]
         return [*self.enter(host), "env", *settings]
 
@@ -240,7 +300,7 @@ def measure(systems, cases, rounds):
                             continue
                         try:
                             lines = where.run(system).splitlines()
-                        except RuntimeError as error:
+                        except (RuntimeError, OSError) as error:
                             failed[what_runs] = str(error)
                             continue
                         for line in lines:
@@ -255,18 +315,29 @@ def measure(systems, cases, rounds):
 
 
 def lines_and_complexity():
-    """Lines of code and the sum of cyclomatic complexities of each program, by lizard."""
+    """Lines of code and the sum of cyclomatic complexities of each system's files, by lizard, and the lines of its description of the message.
+
+    Functions that only time encoding and decoding do not count.
+    """
     try:
         import lizard
     except ImportError:
         print("without lines and complexity: no module 'lizard'", file=sys.stderr)
         return {}
     counts = {}
-    for path in sorted(HERE.glob("with_*")):
-        analysis = lizard.analyze_file(str(path))
-        functions = analysis.function_list
-        complexity = sum(function.cyclomatic_complexity for function in functions)
-        counts[path.name] = {"lines": analysis.nloc, "cyclomatic_complexity": complexity, "functions": len(functions)}
+    for system, files in PROGRAMS.items():
+        analyses = [lizard.analyze_file(str(HERE / file)) for file in files]
+        functions = [function for analysis in analyses for function in analysis.function_list]
+        timing = [function for function in functions if function.name == "time_coding"]
+        functions = [function for function in functions if function not in timing]
+        description = (HERE / DESCRIPTIONS[system]).read_text().splitlines() if system in DESCRIPTIONS else []
+        counts[system] = {
+            "files": files,
+            "lines": sum(analysis.nloc for analysis in analyses) - sum(function.nloc for function in timing),
+            "functions": len(functions),
+            "cyclomatic_complexity": sum(function.cyclomatic_complexity for function in functions),
+            "lines_of_description": sum(bool(line.strip()) for line in description),
+        }
     return counts
 
 
@@ -325,7 +396,8 @@ def main():
     counts = lines_and_complexity()
     for name, count in counts.items():
         lines, complexity, functions = count["lines"], count["cyclomatic_complexity"], count["functions"]
-        print(f"{name}: {lines} lines, {functions} functions, cyclomatic complexity {complexity} in all")
+        described = f", {count['lines_of_description']} lines of description" if count["lines_of_description"] else ""
+        print(f"{name}: {lines} lines, {functions} functions, cyclomatic complexity {complexity} in all{described}")
     for what, why in {**missing, **failed}.items():
         print(f"without {what}: {why}", file=sys.stderr)
     if arguments.json:

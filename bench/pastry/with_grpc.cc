@@ -59,6 +59,23 @@ static int serve(const std::string &address) {
     return 0;
 }
 
+static void time_coding(const char *system, int rows, int count) {
+    Welcome sent = make_welcome(rows);
+    std::string bytes;
+    double start = seconds();
+    for (int n = 0; n < count; n++) to_message(sent).SerializeToString(&bytes);
+    print_measure(system, "encode", rows, (seconds() - start) / count * 1e6);
+    start = seconds();
+    for (int n = 0; n < count; n++) {
+        overlay::WelcomeMessage message;
+        message.ParseFromString(bytes);
+        Welcome got = from_message(message);
+        free(got.rows);
+    }
+    print_measure(system, "decode", rows, (seconds() - start) / count * 1e6);
+    free(sent.rows);
+}
+
 static void ask(const char *system, int rows, overlay::Overlay::Stub &stub) {
     Welcome sent = make_welcome(rows);
     int count = fewer_repeats(rows);
@@ -76,18 +93,7 @@ static void ask(const char *system, int rows, overlay::Overlay::Stub &stub) {
         free(got.rows);
     }
     print_measure(system, "round_trip", rows, (seconds() - start) / count * 1e6);
-    std::string bytes;
-    start = seconds();
-    for (int n = 0; n < count; n++) to_message(sent).SerializeToString(&bytes);
-    print_measure(system, "encode", rows, (seconds() - start) / count * 1e6);
-    start = seconds();
-    for (int n = 0; n < count; n++) {
-        overlay::WelcomeMessage message;
-        message.ParseFromString(bytes);
-        Welcome got = from_message(message);
-        free(got.rows);
-    }
-    print_measure(system, "decode", rows, (seconds() - start) / count * 1e6);
+    time_coding(system, rows, count);
     free(sent.rows);
 }
 

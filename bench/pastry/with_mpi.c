@@ -63,6 +63,23 @@ static void answer(int exchanges, char **buffer, int *room) {
     }
 }
 
+static void time_coding(const char *system, int rows, int count) {
+    struct Welcome sent = make_welcome(rows);
+    char *buffer = NULL;
+    int size = 0, room = 0;
+    double start = seconds();
+    for (int n = 0; n < count; n++) size = pack(&sent, &buffer, &room);
+    print_measure(system, "encode", rows, (seconds() - start) / count * 1e6);
+    start = seconds();
+    for (int n = 0; n < count; n++) {
+        struct Welcome got = unpack(buffer, size);
+        free(got.rows);
+    }
+    print_measure(system, "decode", rows, (seconds() - start) / count * 1e6);
+    free(buffer);
+    free(sent.rows);
+}
+
 static void ask(const char *system, int rows, char **buffer, int *room) {
     struct Welcome sent = make_welcome(rows);
     int count = repeats(rows);
@@ -74,16 +91,7 @@ static void ask(const char *system, int rows, char **buffer, int *room) {
         free(got.rows);
     }
     print_measure(system, "round_trip", rows, (seconds() - start) / count * 1e6);
-    int size = 0;
-    start = seconds();
-    for (int n = 0; n < count; n++) size = pack(&sent, buffer, room);
-    print_measure(system, "encode", rows, (seconds() - start) / count * 1e6);
-    start = seconds();
-    for (int n = 0; n < count; n++) {
-        struct Welcome got = unpack(*buffer, size);
-        free(got.rows);
-    }
-    print_measure(system, "decode", rows, (seconds() - start) / count * 1e6);
+    time_coding(system, rows, count);
     free(sent.rows);
 }
 
