@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use crate::c_words::{mentions, uses_variable};
+use crate::c_words::uses_variable;
 use crate::expr::{BinaryOp, Expr};
 use crate::fortran::FortranCall;
 use crate::print::quoted;
@@ -136,11 +136,9 @@ impl Build {
             source.push_str(PRELUDE);
         }
         source.push_str(OWN_TYPE_CHECKS);
-        // The file's own names take precedence over the variable of Ninf-G 4.
-        let has_own_error = self.texts.iter().chain(state).any(|text| mentions(&text.text, STUB_VARIABLE));
         for stub in stubs {
             let signature = &definitions[stub.definition].signature;
-            push_stub(&mut source, stub, signature, &Style { file: &file, is_cpp, has_own_error });
+            push_stub(&mut source, stub, signature, &Style { file: &file, is_cpp });
         }
         source
     }
@@ -151,12 +149,13 @@ struct Style<'a> {
     /// The file's name, as a C string.
     file: &'a str,
     is_cpp: bool,
-    /// True if the file has a name [`STUB_VARIABLE`].
-    has_own_error: bool,
 }
 
 /// The error code of the stubs that Ninf-G 4 generated. Bodies such as its own example of cancellation use it.
-const STUB_VARIABLE: &str = "error";
+pub const STUB_VARIABLE: &str = "error";
+
+/// The macro by which bodies have no such variable: a name of the file, which may be in an included header, takes precedence.
+pub const OWN_STUB_VARIABLE: &str = "GRIDLOOM_OWN_ERROR";
 
 /// Declarations that bodies may rely on: the headers that Ninf-G's own header includes, its complex numbers, the check for
 /// cancellation of the call, and shared data. Its own header may be included, too, and so may those of [`HEADERS`].
@@ -182,7 +181,10 @@ pub const YIELDED_TYPES: [(&str, &str); 2] =
 
 /// The names under which the compiler knows the parts of a source that are not from the file.
 pub const OWN_SOURCES: [&str; 6] =
-    ["grpc_executable.h", "grpc_shared.h", "omst.h", "functions.h", "ranks.h", "own_types.h"];
+    ["grpc_executable.h", "grpc_shared.h", "omst.h", "functions.h", "ranks.h", BEHIND_DECLARATIONS];
+
+/// The last of them. The file's declarations are before it, and its functions behind it.
+pub const BEHIND_DECLARATIONS: &str = "own_types.h";
 
 /// Checks that such types of the file are as large as the values that callers send.
 const OWN_TYPE_CHECKS: &str = concat!(
@@ -202,7 +204,7 @@ pub const HEADERS: [(&str, &str); 3] = [
 ];
 
 fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, style: &Style) {
-    let Style { file, is_cpp, .. } = *style;
+    let Style { file, is_cpp } = *style;
     let c_type: fn(Dtype, bool) -> &'static str = match stub.code {
         StubCode::Body(_) => body_type,
         StubCode::Call { .. } => c_type,
@@ -240,8 +242,12 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, style: &St
     };
     match &stub.code {
         StubCode::Body(text) => {
-            if has_stub_variable(&text.text, signature, style) {
-                let _ = writeln!(source, "grpc_error_t {STUB_VARIABLE} = GRPC_NO_ERROR;");
+            if has_stub_variable(&text.text, signature) {
+                let _ = writeln!(
+                    source,
+                    "#if !defined({OWN_STUB_VARIABLE}) && !defined({STUB_VARIABLE})\n\
+                     __attribute__((unused)) grpc_error_t {STUB_VARIABLE} = GRPC_NO_ERROR;\n#endif"
+                );
             }
             push_text(source, text, file, "{", "\n}");
         }
@@ -264,12 +270,12 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, style: &St
     ranks::push_functions(source, signature, &style, on_ranks);
 }
 
-/// True if a body has the variable of Ninf-G 4. A body that does not use it has none, so that it can call the function of the
+/// True if a body has the variable of Ninf-G 4, unless the file has that name itself. A body that does not use it has none, so that it can call the function of the
 /// same name of the C library.
-fn has_stub_variable(body: &str, signature: &Signature, style: &Style) -> bool {
+fn has_stub_variable(body: &str, signature: &Signature) -> bool {
     let params = signature.params.iter().map(|param| &param.name);
     let mut names = params.chain(signature.callbacks.iter().map(|callback| &callback.name));
-    !style.has_own_error && names.all(|name| name != STUB_VARIABLE) && uses_variable(body, STUB_VARIABLE)
+    names.all(|name| name != STUB_VARIABLE) && uses_variable(body, STUB_VARIABLE)
 }
 
 /// The symbol of a definition's compiled function. It changes with the signature: a library built for another signature
@@ -416,18 +422,18 @@ mod tests {
 
     #[test]
     fn bodies_of_ninf_g_4_have_its_variable() {
-        let variable = "grpc_error_t error = GRPC_NO_ERROR;";
+        let variable = "__attribute__((unused)) grpc_error_t error = GRPC_NO_ERROR;";
         let cancel = "Define cancel() { while (!grpc_is_canceled_np(&error)) sleep(1); }";
         assert!(source(cancel).contains(variable));
         for text in [
             "Define f() { int error; grpc_is_canceled_np(&error); }",
+            "Define f() { char *error = dlerror(); puts(error); }",
             "Define f() { error(1, 0, \"none\"); }",
             "Define f(IN int error, OUT int *r) { *r = error; }",
             "Define f(OUT int *r, error()) { go(error); }",
         ] {
             assert!(!source(text).contains(variable), "{text}");
         }
-        assert!(!source(&format!("Globals {{ static int error; }} {cancel}")).contains(variable));
     }
 
     #[test]

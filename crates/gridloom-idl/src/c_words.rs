@@ -16,22 +16,39 @@ enum Word<'a> {
 /// part of a structure, and not behind a type where it first occurs.
 pub(crate) fn uses_variable(body: &str, name: &str) -> bool {
     let words = words(body);
-    let before = |at: usize| at.checked_sub(1).map(|before| words[before]);
-    let is_variable = |at: usize| {
-        let is_part = before(at) == Some(Word::Mark('.'))
-            || (before(at) == Some(Word::Mark('>')) && at > 1 && words[at - 2] == Word::Mark('-'));
-        words[at] == Word::Name(name) && !is_part && words.get(at + 1) != Some(&Word::Mark('('))
-    };
-    let Some(first) = (0..words.len()).find(|at| is_variable(*at)) else { return false };
-    match before(first) {
+    let Some(first) = (0..words.len()).find(|at| is_value(&words, *at, name)) else { return false };
+    match first.checked_sub(1).map(|before| words[before]) {
         Some(Word::Name(word)) => BEFORE_VALUES.contains(&word),
-        _ => true,
+        _ => !is_declared(&words[..first]),
     }
 }
 
 /// Reports whether a name occurs.
-pub(crate) fn mentions(text: &str, name: &str) -> bool {
+pub fn has_name(text: &str, name: &str) -> bool {
     words(text).contains(&Word::Name(name))
+}
+
+/// Reports whether a name occurs other than as a function or a part of a structure.
+pub fn has_value(text: &str, name: &str) -> bool {
+    let words = words(text);
+    (0..words.len()).any(|at| is_value(&words, at, name))
+}
+
+fn is_value(words: &[Word], at: usize, name: &str) -> bool {
+    let is_part = matches!(words[..at], [.., Word::Mark('.')] | [.., Word::Mark('-'), Word::Mark('>')]);
+    words[at] == Word::Name(name) && !is_part && words.get(at + 1) != Some(&Word::Mark('('))
+}
+
+/// True if words end in a type with `*` or `&` at the beginning of a statement: a declaration follows. `a * b` would have
+/// no effect there.
+fn is_declared(words: &[Word]) -> bool {
+    let is_in_type = |word: &Word| matches!(word, Word::Name(_) | Word::Mark(':' | '*' | '&'));
+    let begin = words.iter().rposition(|word| !is_in_type(word)).map_or(0, |last| last + 1);
+    let (before, declared) = words.split_at(begin);
+    let is_at_start =
+        matches!(before, [] | [.., Word::Mark(';' | '{' | '}')] | [.., Word::Name("for"), Word::Mark('(')]);
+    let is_value = |word: &Word| matches!(word, Word::Name(name) if BEFORE_VALUES.contains(name));
+    is_at_start && matches!(declared, [Word::Name(_), .., Word::Mark('*' | '&')]) && !declared.iter().any(is_value)
 }
 
 /// Reports whether C or C++ text defines a type of that name: by `typedef`, by `using`, or, in C++, as a structure.
@@ -65,11 +82,11 @@ pub fn defines_type(text: &str, name: &str) -> bool {
 }
 
 fn ends_declarator(next: Option<&Word>) -> bool {
-    matches!(next, Some(Word::Mark(';' | ',' | '[')))
+    matches!(next, Some(Word::Mark(';' | ',' | '[') | Word::Name("__attribute__")))
 }
 
 /// Words of C behind which a value follows, in contrast to types.
-const BEFORE_VALUES: [&str; 6] = ["return", "case", "else", "do", "sizeof", "not"];
+const BEFORE_VALUES: [&str; 10] = ["return", "case", "else", "do", "sizeof", "not", "and", "or", "throw", "delete"];
 
 fn words(text: &str) -> Vec<Word<'_>> {
     let mut words = Vec::new();
@@ -85,8 +102,7 @@ fn words(text: &str) -> Vec<Word<'_>> {
                 words.push(Word::Name(&rest[..length]));
                 length
             }
-            // With its suffix and exponent.
-            _ if first.is_ascii_digit() => rest.find(|c: char| !is_name_character(c) && c != '.').unwrap_or(rest.len()),
+            _ if first.is_ascii_digit() => number_length(rest),
             _ => {
                 if !first.is_whitespace() {
                     words.push(Word::Mark(first));
@@ -97,6 +113,18 @@ fn words(text: &str) -> Vec<Word<'_>> {
         rest = &rest[length..];
     }
     words
+}
+
+/// Length of the number that a text begins with, in bytes, with its suffix, its exponent and the `'` between digits of C++.
+fn number_length(text: &str) -> usize {
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let is_separator = character == '\'' && characters.peek().is_some_and(|(_, next)| next.is_ascii_alphanumeric());
+        if !is_name_character(character) && character != '.' && !is_separator {
+            return at;
+        }
+    }
+    text.len()
 }
 
 /// Length of the literal that a text begins with, in bytes. It ends at the end of its line if it is not closed.
@@ -120,9 +148,18 @@ mod tests {
 
     #[test]
     fn a_variable_is_used_where_it_is_not_declared() {
-        for body in
-            ["f(&error);", "if (error) return;", "int n; error = n; f(error);", "return error;", "x = a->n - error;"]
-        {
+        for body in [
+            "f(&error);",
+            "if (error) return;",
+            "int n; error = n; f(error);",
+            "return error;",
+            "x = a->n - error;",
+            "x = a & error;",
+            "if (a & error) return;",
+            "return a * error;",
+            "x = c ? b : *error;",
+            "*error = 1;",
+        ] {
             assert!(uses_variable(body, "error"), "{body}");
         }
         for body in [
@@ -132,6 +169,10 @@ mod tests {
             "error(1, 0, \"none\");",
             "puts(\"error\"); /* error */ // error",
             "s.error = 1; t->error = 2;",
+            "char *error = dlerror(); puts(error);",
+            "n = 1; const struct a *const *error = b;",
+            "for (auto &error : all) f(error);",
+            "if (n) { std::string &error = b; }",
             "c = '\"'; errors = 1e5error;",
         ] {
             assert!(!uses_variable(body, "error"), "{body}");
@@ -142,8 +183,11 @@ mod tests {
     fn literals_end_where_those_of_c_end() {
         assert!(uses_variable("puts(\"a\\\"\\\\\"); f(error);", "error"));
         assert!(uses_variable("#error don't\nf(error);", "error"));
-        assert!(mentions("#define error 1", "error") && !mentions("errors = \"error\";", "error"));
-        assert!(!mentions("# include <error.h>\nint n;", "error"));
+        assert!(has_name("#define error 1", "error") && !has_name("errors = \"error\";", "error"));
+        assert!(!has_name("# include <error.h>\nint n;", "error"));
+        assert!(has_name("n = 1'000; error = 2'0;", "error") && !has_name("n = 1'000 + 'a'; s = \"error\";", "error"));
+        assert!(has_name("void error(int);", "error") && !has_value("void error(int);", "error"));
+        assert!(has_value("enum { error = 9 };", "error") && has_value("extern int error;", "error"));
     }
 
     #[test]
@@ -156,6 +200,7 @@ mod tests {
             "struct dcomplex : base { };",
             "using dcomplex = std::complex<double>;",
             "typedef double _Complex dcomplex;",
+            "typedef struct { double re, im; } dcomplex __attribute__((aligned(16)));",
         ] {
             assert!(defines_type(text, "dcomplex"), "{text}");
         }

@@ -51,8 +51,10 @@ pub use bind::error::BindError;
 pub use bind::slices::WholeArray;
 pub use bind::{ActualArgument, BoundCall};
 pub use builder::SignatureBuilder;
-pub use c_text::{Build, Class, HEADERS, OWN_SOURCES, YIELDED_TYPES};
-pub use c_words::defines_type;
+pub use c_text::{
+    BEHIND_DECLARATIONS, Build, Class, HEADERS, OWN_SOURCES, OWN_STUB_VARIABLE, STUB_VARIABLE, YIELDED_TYPES,
+};
+pub use c_words::{defines_type, has_name, has_value};
 pub use evaluation::{EvalError, EvalFailure};
 pub use expr::{BinaryOp, Expr};
 pub use method::{MethodName, class_of, method_of};

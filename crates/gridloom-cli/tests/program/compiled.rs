@@ -256,8 +256,14 @@ fn fortran_runs_on_several_ranks_of_mpi() {
         return skipped("mpirun, mpicc or mpifort is not there");
     }
     let folder = files("fortran-on-ranks", &[("fortran.idl", FORTRAN_ON_RANKS), ("solve.f90", SOLVE)]);
-    let made = Command::new("mpifort").args(["-c", "-fPIC", "solve.f90"]).current_dir(&folder).status().unwrap();
-    assert!(made.success());
+    let made = |file: &str| {
+        Command::new("mpifort").args(["-c", "-fPIC", file]).current_dir(&folder).status().unwrap().success()
+    };
+    std::fs::write(folder.join("module.f90"), "subroutine s\n  use mpi\nend subroutine\n").unwrap();
+    if !made("module.f90") {
+        return skipped("mpifort does not have the module mpi");
+    }
+    assert!(made("solve.f90"));
     let grid = Grid::start();
     let _server = Running::start(serve_command_on_ranks(&grid, &folder.join("fortran.idl"), &[]));
     let solved = grid.json(&["call", "fortran/solve", "[[1, 2], [3, 4]]", "word", "text"])["results"].clone();
@@ -279,6 +285,33 @@ fn bodies_of_ninf_g_4_have_its_variable_and_may_call_fortran() {
     let _server = Running::start(serve_command_of(&grid, &folder.join("m.idl"), &[]));
     for (call, result) in [(&["m/canceled"][..], 0), (&["m/own"], 3), (&["m/function"], 4), (&["m/fortran", "7"], 7)] {
         assert_eq!(succeeds(grid.command(&[&["call"], call].concat())), format!("r = {result}\n"), "{call:?}");
+    }
+}
+
+#[test]
+fn names_of_included_headers_take_precedence_over_the_variable_of_ninf_g_4() {
+    let idl = "Module m;\nCompileOptions \"-Wall -Werror\";\nGlobals {\n#include \"e.h\"\n}\n\
+               Define f(OUT int *r) { *r = error; }\n\
+               Define text(OUT int *r) { const char *error = \"a\"; *r = error[0]; }\n";
+    let grid = Grid::start();
+    for (at, (header, result)) in [
+        ("enum { error = 9 };\n", 9),
+        ("static int error = 8;\n", 8),
+        ("#define error 7\n", 7),
+        // Bodies do not see that of a function.
+        ("static inline int g(void) { int error = 6; return error; }\n", 0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = files(&format!("own-error-{at}"), &[("m.idl", idl), ("e.h", header)]);
+        let file = folder.join("m.idl");
+        if header.starts_with("#define") {
+            std::fs::write(&file, idl.split_inclusive('\n').take(6).collect::<String>()).unwrap();
+        }
+        let server = Running::start(serve_command_of(&grid, &file, &[]));
+        assert_eq!(succeeds(grid.command(&["call", "m/f"])), format!("r = {result}\n"), "{header}");
+        assert!(server.close_input().success());
     }
 }
 
@@ -305,9 +338,9 @@ fn a_file_may_have_complex_types_of_its_own() {
 
 #[test]
 fn bodies_call_functions_of_the_libraries_of_the_server() {
-    let idl = "Module m;\nDefine f(IN int n, OUT int *r) Required \"part.o\" { int part(int); *r = part(n); }\n\
-               DefClass c { DefMethod g(IN int n, OUT int *r) { int part(int); *r = part(n) + 1; } }\n";
-    let folder = files("named", &[("m.idl", idl), ("part.c", "int part(int n) { return n + 40; }\n")]);
+    let idl = "Module m;\nDefine f(IN int n, OUT int *r) Required \"part.o\" { int part_of(int); *r = part_of(n); }\n\
+               DefClass c { DefMethod g(IN int n, OUT int *r) { int part_of(int); *r = part_of(n) + 1; } }\n";
+    let folder = files("named", &[("m.idl", idl), ("part.c", "int part_of(int n) { return n + 40; }\n")]);
     let options = ["-shared", "-fPIC", "part.c", "-o", "libpart.so", "-Wl,-soname,libpart.so"];
     assert!(Command::new("cc").args(options).current_dir(&folder).status().unwrap().success());
     let (file, library) = (folder.join("m.idl"), folder.join("libpart.so"));
@@ -317,6 +350,12 @@ fn bodies_call_functions_of_the_libraries_of_the_server() {
     let server = Running::start(serve_command_of(&grid, &file, &["--library", text(&library)]));
     assert_eq!(succeeds(grid.command(&["call", "m/f", "2"])), "r = 42\n");
     assert!(server.close_input().success());
+    let linked = libraries_in(&folder);
+    std::fs::write(folder.join("part.c"), "int more; int part_of(int n) { return n + 40; }\n").unwrap();
+    assert!(Command::new("cc").args(options).current_dir(&folder).status().unwrap().success());
+    let server = Running::start(serve_command_of(&grid, &file, &["--library", text(&library)]));
+    assert!(server.close_input().success());
+    assert_eq!(libraries_in(&folder), 2 * linked, "a library that was built again is linked again");
     // Compiled for a server without a compiler.
     let compiled = folder.join("m.so");
     let made = gridloom(&["idl", "compile", text(&file), "-o", text(&compiled), "--library", text(&library)]);
@@ -328,9 +367,10 @@ fn bodies_call_functions_of_the_libraries_of_the_server() {
     // The missing object is reported if the libraries do not have its functions either.
     std::fs::write(folder.join("part.c"), "int other(int n) { return n; }\n").unwrap();
     assert!(Command::new("cc").args(options).current_dir(&folder).status().unwrap().success());
-    let made = gridloom(&["idl", "compile", text(&file), "-o", text(&compiled), "--library", text(&library)]);
+    let mut made = gridloom(&["idl", "compile", text(&file), "-o", text(&compiled), "--library", text(&library)]);
+    made.env("LC_ALL", "C");
     let (_, error) = status_and_stderr(made);
-    assert!(error.contains("undefined reference to `part'") && error.contains("part.o is required"), "{error}");
+    assert!(error.contains("part_of") && error.contains("part.o is required"), "{error}");
 }
 
 #[test]

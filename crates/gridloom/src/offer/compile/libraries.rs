@@ -111,28 +111,31 @@ impl Libraries {
 
 /// Returns the linker's arguments for libraries that a server has loaded besides those that a file names: bodies may call their
 /// functions. A library that is not used is left out. They are found again in their folders when a body's library is loaded.
-pub(super) fn linked_if_used(named: &[PathBuf]) -> Vec<OsString> {
-    if named.is_empty() {
-        return Vec::new();
+/// Also returns their files. A name that only the system's loader finds has none, and is not linked.
+pub(super) fn linked_if_used(named: &[PathBuf]) -> (Vec<OsString>, Vec<PathBuf>) {
+    let files: Vec<PathBuf> = named.iter().filter_map(|library| file_of(library)).collect();
+    if files.is_empty() {
+        return (Vec::new(), files);
     }
     let mut arguments: Vec<OsString> = ["-Wl,--push-state", "-Wl,--as-needed"].map(OsString::from).into();
-    for library in named {
-        match std::path::absolute(library).ok().filter(|path| path.exists()) {
-            Some(path) => {
-                let folder = path.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
-                let option = ["-Xlinker", "-rpath", "-Xlinker"].map(OsString::from);
-                arguments.extend([path.into()].into_iter().chain(option).chain([folder]));
-            }
-            // The system's loader finds it, or reports that it is missing.
-            None => {
-                let mut name = OsString::from("-l:");
-                name.push(library);
-                arguments.push(name);
-            }
-        }
+    for path in &files {
+        let folder = path.parent().unwrap_or(Path::new("/")).as_os_str().to_owned();
+        let option = ["-Xlinker", "-rpath", "-Xlinker"].map(OsString::from);
+        arguments.extend([path.into()].into_iter().chain(option).chain([folder]));
     }
     arguments.push("-Wl,--pop-state".into());
-    arguments
+    (arguments, files)
+}
+
+/// Returns the file of a library: itself, or, for a name without a folder, that in a folder of libraries.
+fn file_of(library: &Path) -> Option<PathBuf> {
+    if let Some(path) = std::path::absolute(library).ok().filter(|path| path.exists()) {
+        return Some(path);
+    }
+    if library.components().count() != 1 {
+        return None;
+    }
+    library_folders().into_iter().map(|folder| folder.join(library)).find(|path| is_elf(path))
 }
 
 /// Splits a text into words. A text is a list of linker options, in which words with blanks are quoted, or the name of an
@@ -255,13 +258,16 @@ mod tests {
 
     #[test]
     fn named_libraries_are_linked_where_they_are() {
-        assert!(linked_if_used(&[]).is_empty());
+        assert!(linked_if_used(&[]).0.is_empty());
+        // Only the system's loader could find it.
+        assert!(linked_if_used(&["libno-such-thing.so".into()]).0.is_empty());
         let own = folder("named", &["libfoo.so"]);
-        let found = linked_if_used(&[own.join("libfoo.so"), "libelse.so.4".into()]);
+        let (found, files) = linked_if_used(&[own.join("libfoo.so"), "libno-such-thing.so.4".into()]);
+        assert_eq!(files, [own.join("libfoo.so")]);
         let mut expected: Vec<OsString> = ["-Wl,--push-state", "-Wl,--as-needed"].map(OsString::from).into();
         expected.push(own.join("libfoo.so").into());
         expected.extend(["-Xlinker", "-rpath", "-Xlinker"].map(OsString::from));
-        expected.extend([own.clone().into(), "-l:libelse.so.4".into(), "-Wl,--pop-state".into()]);
+        expected.extend([own.clone().into(), "-Wl,--pop-state".into()]);
         assert_eq!(found, expected);
         fs::remove_dir_all(own).unwrap();
     }

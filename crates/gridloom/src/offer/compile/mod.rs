@@ -9,7 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gridloom_idl::{Body, Class, HEADERS, IdlFile, OWN_SOURCES, YIELDED_TYPES, defines_type};
+use gridloom_idl::{
+    BEHIND_DECLARATIONS, Body, Class, HEADERS, IdlFile, OWN_SOURCES, OWN_STUB_VARIABLE, STUB_VARIABLE, YIELDED_TYPES,
+    defines_type, has_name, has_value,
+};
 use gridloom_net::children;
 
 pub(crate) use libraries::{Libraries, library_folders};
@@ -185,7 +188,8 @@ impl Build {
             link.extend(called(parsed).map(|symbol| OsString::from(format!("-Wl,-u,{symbol}"))));
         }
         let mut link_behind = libraries.link.clone();
-        link_behind.extend(libraries::linked_if_used(named));
+        let (named_arguments, named_files) = libraries::linked_if_used(named);
+        link_behind.extend(named_arguments);
         link_behind.push("-lm".into());
         let recipe = Build {
             file: file.to_path_buf(),
@@ -195,7 +199,7 @@ impl Build {
             compile,
             link,
             link_after: link_behind,
-            inputs: libraries.archives.clone(),
+            inputs: libraries.archives.iter().cloned().chain(named_files).collect(),
             missing: libraries.missing.first().cloned(),
             remedy: "install a C compiler, name another by `Compiler \"…\";`, or compile it elsewhere by `gridloom idl compile` \
                      and serve it with --library FILE --no-compile",
@@ -237,16 +241,7 @@ impl Build {
         compile.extend(["-I".into(), at.into()]);
         compile.extend(["-MD".into(), "-MF".into(), read.clone().into(), "-c".into(), source.clone().into()]);
         compile.extend(["-o".into(), object.clone().into()]);
-        let mut warnings = match self.run(&compile, "compile") {
-            Ok(warnings) => warnings,
-            Err(error) => match self.own_types(at) {
-                own if own.is_empty() => return Err(error),
-                own => {
-                    compile.extend(own.into_iter().map(|name| format!("-D{name}").into()));
-                    self.run(&compile, "compile")?
-                }
-            },
-        };
+        let mut warnings = self.compile(compile, at)?;
         let mut link = self.link.clone();
         link.extend(["-o".into(), at.join(LIBRARY).into(), object.into()]);
         link.extend(self.link_after.iter().cloned());
@@ -261,16 +256,50 @@ impl Build {
         Ok((warnings, inputs))
     }
 
-    /// Returns the macros of the prelude's types that the file defines itself, possibly in headers that it includes. The source is
-    /// in `at`.
-    fn own_types(&self, at: &Path) -> Vec<&'static str> {
+    /// Runs the compiler's command, with macros for the types and the name [`STUB_VARIABLE`] that the file defines itself, possibly
+    /// in headers that it includes. Returns the compiler's warnings. The source is in `at`.
+    fn compile(&self, mut command: Vec<OsString>, at: &Path) -> Result<String, Error> {
+        let define = |name: &str| OsString::from(format!("-D{name}"));
+        let may_own_variable = self.source.contains(OWN_STUB_VARIABLE) && {
+            let (own, of_system) = self.declarations(at);
+            has_name(&own, STUB_VARIABLE) || has_value(&of_system, STUB_VARIABLE)
+        };
+        let without = command.clone();
+        if may_own_variable {
+            command.push(define(OWN_STUB_VARIABLE));
+        }
+        let error = match self.run(&command, "compile") {
+            Ok(warnings) => return Ok(warnings),
+            Err(error) => error,
+        };
+        let (own, of_system) = self.declarations(at);
+        let is_own = |name: &str| defines_type(&own, name) || defines_type(&of_system, name);
+        let types: Vec<OsString> =
+            YIELDED_TYPES.iter().filter(|(name, _)| is_own(name)).map(|(_, macro_name)| define(macro_name)).collect();
+        let mut error = error;
+        if !types.is_empty() {
+            command.extend(types.iter().cloned());
+            match self.run(&command, "compile") {
+                Ok(warnings) => return Ok(warnings),
+                Err(with_types) => error = with_types,
+            }
+        }
+        // The name may be that of a variable in a function or a class, which bodies do not see.
+        match may_own_variable {
+            true => self.run(&[without, types].concat(), "compile").map_err(|_| error),
+            false => Err(error),
+        }
+    }
+
+    /// Returns the preprocessed declarations of the file, with its headers, and those of the system's headers. The source is in
+    /// `at`.
+    fn declarations(&self, at: &Path) -> (String, String) {
         let (program, arguments) = self.compile.split_first().expect("a command has a program");
         let mut command = Command::new(program);
         command.args(arguments).arg("-I").arg(at).arg("-E").arg(at.join(self.source_name));
         command.current_dir(&self.folder).stdin(Stdio::null()).stderr(Stdio::null());
-        let Ok(output) = children::output(&mut command) else { return Vec::new() };
-        let text = of_the_file(&String::from_utf8_lossy(&output.stdout), at);
-        YIELDED_TYPES.iter().filter(|(name, _)| defines_type(&text, name)).map(|(_, macro_name)| *macro_name).collect()
+        let Ok(output) = children::output(&mut command) else { return Default::default() };
+        of_the_file(&String::from_utf8_lossy(&output.stdout), at)
     }
 
     fn run(&self, command: &[OsString], what: &str) -> Result<String, Error> {
@@ -314,18 +343,25 @@ fn required(missing: &Path) -> String {
     format!("{} is required, but does not exist; compile it first, with -fPIC", missing.display())
 }
 
-/// Returns the lines of a preprocessed source that are neither from the prelude nor from the folder `at`.
-fn of_the_file(preprocessed: &str, at: &Path) -> String {
-    let (mut text, mut is_ours) = (String::new(), false);
+/// Returns the declarations of a preprocessed source that are neither from the prelude nor from the folder `at`: those of the
+/// file, with its headers, and those of the system's headers.
+fn of_the_file(preprocessed: &str, at: &Path) -> (String, String) {
+    let (mut own, mut of_system) = (String::new(), String::new());
+    let (mut is_ours, mut is_system) = (false, false);
     for line in preprocessed.lines() {
         let place = line.strip_prefix("# ").and_then(|marker| marker.split_once('"')?.1.rsplit_once('"'));
         match place {
-            Some((file, _)) => is_ours = OWN_SOURCES.contains(&file) || Path::new(file).starts_with(at),
-            None if !is_ours => text.extend([line, "\n"]),
-            None => {}
+            Some((BEHIND_DECLARATIONS, _)) => break,
+            Some((file, flags)) => {
+                is_ours = OWN_SOURCES.contains(&file) || Path::new(file).starts_with(at);
+                is_system = flags.split_whitespace().any(|flag| flag == "3");
+            }
+            None if is_ours => {}
+            None if is_system => of_system.extend([line, "\n"]),
+            None => own.extend([line, "\n"]),
         }
     }
-    text
+    (own, of_system)
 }
 
 /// Parses the files that a compiler has read from make rules: names after the first colon, in which blanks, `#` and `$` are
@@ -350,8 +386,10 @@ mod tests {
     #[test]
     fn the_lines_of_a_file_are_told_from_those_of_the_prelude() {
         let text = "# 0 \"/c/new/stubs.c\"\na\n# 1 \"grpc_executable.h\"\nb\n# 1 \"/usr/include/x.h\" 1 3 4\nc\n\
-                    # 9 \"grpc_executable.h\" 2\nd\n# 2 \"a \\\"b\\\".idl\"\n  e\n# pragma \"f\n";
-        assert_eq!(of_the_file(text, Path::new("/c/new")), "c\n  e\n# pragma \"f\n");
+                    # 9 \"grpc_executable.h\" 2\nd\n# 2 \"a \\\"b\\\".idl\"\n  e\n# pragma \"f\n\
+                    # 1 \"own_types.h\"\ng\n# 7 \"a.idl\"\nh\n";
+        let expected = ("  e\n# pragma \"f\n".to_string(), "c\n".to_string());
+        assert_eq!(of_the_file(text, Path::new("/c/new")), expected);
     }
 
     #[test]
