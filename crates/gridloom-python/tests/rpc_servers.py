@@ -66,7 +66,9 @@ message Name {
   optional Size size = 3 [default = LARGE];
   repeated double x = 4;
 }
-service Names { rpc Same(Name) returns (Name); rpc Default(Name) returns (Name); }
+message Count { required int32 count = 1; }
+message First { optional Size size = 1; }
+service Names { rpc Same(Name) returns (Name); rpc Default(Name) returns (Name); rpc Rest(Count) returns (First); }
 """,
     "names_new.proto": """
 syntax = "proto3";
@@ -173,6 +175,9 @@ def _servicer(server, messages, base, service):
         def Default(self, request, context):
             return messages.Name(count=0)
 
+        def Rest(self, request, context):
+            return messages.First()
+
         def Upper(self, request, context):
             return messages.Name(text=request.text.upper())
 
@@ -186,6 +191,8 @@ class _Introspected(xmlrpc.server.SimpleXMLRPCServer):
         "text.reverse": [["base64", "base64"]],
         "nothing": [["nil", "boolean"]],
         "double": [["array", "array"]],
+        "shows": [["string", "i8"]],
+        "fails": [1, 2],
         "same": [["int", "int"], ["double", "double"]],
     }
 
@@ -208,13 +215,15 @@ METHODS = {
     "range": lambda values: {"low": min(values), "high": max(values)},
     "ends": lambda values: [values[0], values[-1]],
     "fails": _raises,
+    "shows": str,
 }
 
 
 @contextlib.contextmanager
-def xml_rpc_server(port=0, introspects=True, allow_none=False, tls=None):
-    """An XML-RPC server with the methods above, with TLS if a context is given: its URL."""
-    with _Introspected(("127.0.0.1", port), logRequests=False, allow_none=allow_none, use_builtin_types=True) as server:
+def xml_rpc_server(port=0, introspects=True, allow_none=False, tls=None, protocol="HTTP/1.0", paths=("/", "/RPC2")):
+    """An XML-RPC server with the methods above, with one thread, and with TLS if a context is given: its URL."""
+    handler = type("Handler", (xmlrpc.server.SimpleXMLRPCRequestHandler,), {"protocol_version": protocol, "rpc_paths": paths})
+    with _Introspected(("127.0.0.1", port), handler, logRequests=False, allow_none=allow_none, use_builtin_types=True) as server:
         if introspects:
             server.register_introspection_functions()
         for name, function in METHODS.items():

@@ -1,16 +1,20 @@
 """Connectors of RPC servers: real servers of gRPC and XML-RPC in this process, and their methods as functions of a grid."""
 
+import http.server
 import json
 import shutil
 import ssl
 import subprocess
 import sys
+import threading
+from concurrent import futures
 from contextlib import ExitStack
 
 import gridloom as gl
 import numpy as np
 import pytest
-from gridloom.connector import model, model_functions
+from gridloom.connector import __main__ as connector_main
+from gridloom.connector import model, model_functions, protocol_grpc
 from gridloom.connector.protocol_xml_rpc import parse_signature
 from gridloom.errors import InputError
 from model_servers import free_port
@@ -58,7 +62,7 @@ def test_methods_of_grpc_are_found_by_both_versions_of_reflection(modules, versi
         why = dict(made.models())
         assert sorted(why) == sorted(
             [f"demo.v1.Arrays/{one}" for one in ("Echo Product Step Fail Hold Pick Grow Look Join Watch Send").split()]
-            + ["old.Names/Same", "old.Names/Default", "young.Names/Upper"]
+            + ["old.Names/Same", "old.Names/Default", "old.Names/Rest", "young.Names/Upper"]
         )
         assert why["demo.v1.Arrays/Watch"] == "it has a stream of responses; a function has one request and one response"
         assert why["demo.v1.Arrays/Send"] == "it has a stream of requests; a function has one request and one response"
@@ -108,6 +112,9 @@ def test_fields_of_older_descriptions_keep_their_presence_and_defaults(server):
     assert (int(count), text, int(size), x.tolist()) == (0, "", 4, [0.0, 1.0, 2.0])
     count, text, size, x = made.call(made.signature("old.Names/Default"), [np.array(1, np.int32), "a", np.array(4, np.int32), np.arange(3.0)])
     assert (int(count), text, int(size), x.tolist()) == (0, "none", 9, [])
+    # Without a default in its description, an enum of proto2 is its first value, which is not 0.
+    (rest,) = made.call(made.signature("old.Names/Rest"), [np.array(0, np.int32)])
+    assert int(rest) == 4
 
 
 @pytest.mark.parametrize(
@@ -144,8 +151,90 @@ def test_methods_that_a_grpc_server_does_not_have(server, modules):
 
 @pytest.mark.parametrize("wrong", ["127.0.0.1", "ftp://host:1", "host:no", "me:secret@host:1", "host:70000", "http://host:1/path", ""])
 def test_endpoints_that_are_no_address_of_grpc(modules, wrong):
-    with pytest.raises(InputError, match="expected HOST:PORT, such as 127.0.0.1:50051"):
+    with pytest.raises(InputError, match="expected HOST:PORT, such as 127.0.0.1:50051") as raised:
         grpc_connector(wrong)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ftp://me:secret@host:1", "http://me:secret@host:1", "http://me:se/cret@host", "http://[me:secret@host", "me:secret@host:1"]
+)
+def test_errors_do_not_show_passwords(wrong):
+    with pytest.raises(InputError, match="^--endpoint") as raised:
+        xml_connector(wrong)
+    assert "cret" not in str(raised.value)
+
+
+def test_limits_of_descriptions_of_grpc(server, monkeypatch):
+    monkeypatch.setattr(protocol_grpc, "_FIELDS_MAX", 10)
+    made = grpc_connector(server.endpoint)
+    with pytest.raises(model.ModelNotOffered, match="the message has more than 10 fields, with those of nested messages, which is the limit"):
+        made.signature("Arrays/Echo")
+    monkeypatch.setattr(protocol_grpc, "_FIELDS_MAX", 11)
+    assert len(made.signature("Arrays/Echo").inputs) == 10
+    monkeypatch.setattr(protocol_grpc, "_DEPTH_MAX", 1)
+    with pytest.raises(model.ModelNotOffered, match="the field 'inner' .*: more than 1 messages are nested in each other, which is the limit"):
+        made.signature("Arrays/Echo")
+    # The service's file imports two others.
+    monkeypatch.setattr(protocol_grpc, "_FILES_MAX", 2)
+    assert "description has more than 2 files" in dict(grpc_connector(server.endpoint).models())["demo.v1.Arrays"]
+
+
+def test_wrong_answers_of_reflection(modules):
+    import grpc
+
+    pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    made = protocol_grpc._reflection_messages()["ServerReflectionResponse"]
+
+    def endless(request):
+        """A service, whose file imports a file, which imports another one, and so on."""
+        answer = made()
+        if b"endless" not in request:
+            answer.list_services_response.service.add(name="endless.Service")
+        else:
+            number = int((request.rpartition(b"_")[2] or b"0") if b"_" in request else 0)
+            file = pb2.FileDescriptorProto(name=f"endless_{number}", dependency=[f"endless_{number + 1}"])
+            answer.file_descriptor_response.file_descriptor_proto.append(file.SerializeToString())
+        return answer.SerializeToString()
+
+    for answer, check in [
+        (lambda request: b"\xff", lambda: pytest.raises(model.WrongAnswer, match="the answer of reflection does not follow its protocol")),
+        (endless, None),
+    ]:
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+
+        def replies(requests, context, answer=answer):
+            for request in requests:
+                yield answer(request)
+
+        handler = grpc.stream_stream_rpc_method_handler(replies)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("grpc.reflection.v1.ServerReflection", {"ServerReflectionInfo": handler}),)
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        connector = grpc_connector(f"127.0.0.1:{port}")
+        try:
+            if check is None:
+                ((name, why),) = connector.models()
+                assert name == "endless.Service" and "more than 1000 files" in why
+            else:
+                with check():
+                    connector.models()
+        finally:
+            server.stop(None).wait()
+
+
+def test_a_message_of_grpc_that_cannot_be_encoded(server, monkeypatch):
+    made = grpc_connector(server.endpoint)
+    step = made.signature("Arrays/Step")
+
+    def fails(self, values):
+        raise pytest.importorskip("google.protobuf.message").EncodeError("Failed to serialize proto")
+
+    monkeypatch.setattr(protocol_grpc._Messages, "encode", fails)
+    with pytest.raises(model.ModelRefused, match="the arguments have 80 bytes, .*; its limit is 2147483647 bytes: send less in one call"):
+        made.call(step, [np.zeros(10)])
 
 
 @pytest.mark.parametrize(
@@ -230,6 +319,19 @@ def certificate(tmp_path_factory):
     return folder / "key.pem", folder / "cert.pem"
 
 
+def test_certificates_are_read_without_the_text_between_them(certificate, tmp_path):
+    _, cert = certificate
+    file = tmp_path / "authorities.pem"
+    file.write_bytes(b"# Autorit\xe9\n" + cert.read_bytes() + "# Ångström\n".encode() + cert.read_bytes())
+    text = connector_main._authorities(file)
+    assert text.count("BEGIN CERTIFICATE") == 2 and "#" not in text
+    ssl.create_default_context(cadata=text)
+    for wrong in [b"no base64", b"AAAA", b"\xe9"]:
+        file.write_bytes(b"-----BEGIN CERTIFICATE-----\n" + wrong + b"\n-----END CERTIFICATE-----\n")
+        with pytest.raises(InputError, match=f"--ca-file {file}: a certificate cannot be read: "):
+            connector_main._authorities(file)
+
+
 def test_grpc_with_tls(modules, certificate):
     import grpc
 
@@ -283,6 +385,10 @@ def test_methods_of_xml_rpc_by_introspection(xml):
         made.signature("step")
     with pytest.raises(model.ModelNotOffered, match="the server has 2 signatures for it"):
         made.signature("same")
+    with pytest.raises(model.ModelNotOffered, match=r"system.methodSignature: expected lists of names of types, got \[1, 2\]; describe it"):
+        made.signature("fails")
+    for value in [-(2**63), 2**63 - 1]:
+        assert made.call(made.signature("shows"), [np.array(value)]) == [str(value)]
     with pytest.raises(model.ModelFailed, match="cannot marshal None .*; it returned None: start its server with allow_none=True"):
         made.call(made.signature("nothing"), [np.array(True)])
     with xml_rpc_server(allow_none=True) as other:
@@ -327,6 +433,10 @@ def test_methods_of_xml_rpc_that_are_described(xml, signature, arguments, result
         ("same(x: str) -> y: str", "a\r", model.ModelRefused, "has the character"),
         ("same(x: float64) -> y: str", 1.5, model.WrongAnswer, "is described as str, and is 1.5"),
         ("same(x: float64[n]) -> y: int32[n]", [1.5], model.WrongAnswer, "is described as int32, and has the value 1.5"),
+        ("same(x: int32[n]) -> y: uint8[n]", [1, 300], model.WrongAnswer, "a value that does not fit into it"),
+        ("same(x: int32) -> y: uint8", -1, model.WrongAnswer, "a value that does not fit into it"),
+        ("same(x: float64) -> y: float32", 1e300, model.WrongAnswer, "is described as float32, and has a value that does not fit into it"),
+        ("same(x: float64[n]) -> ()", np.ones(10**5), model.WrongAnswer, r"returned \[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, \.\.\.\]$"),
         ("same(x: int32) -> y: uint8", 300, model.WrongAnswer, "a value that does not fit into it"),
         ("same(x: float64[n, m]) -> y: float64[n]", [[1.5]], model.WrongAnswer, r"has the value \[1.5\]"),
         ("same(x: float64[n]) -> y: float64[n, m]", [1.5], model.WrongAnswer, "array of 2 dimensions, and has 1.5 in place of an array"),
@@ -335,6 +445,9 @@ def test_methods_of_xml_rpc_that_are_described(xml, signature, arguments, result
         ("range(x: float64[n]) -> (low: float64, most: float64)", [1.5], model.WrongAnswer, "the struct that it returned lacks the member 'most'"),
         ("fails(x: str) -> y: str", "the text", model.ModelFailed, "method 'fails': fault 1: <class 'ValueError'>:the text"),
         ("none(x: str) -> y: str", "a", model.ModelGone, '"none" is not supported'),
+        # The method itself exists: another one that it calls does not.
+        ("fails(x: str) -> y: str", 'method "other" is not supported', model.ModelFailed, 'method "other" is not supported'),
+        ("fails(x: str) -> y: str", 'tried: method "fails" is not supported', model.ModelFailed, "tried: method"),
     ],
 )
 def test_calls_of_xml_rpc_that_go_wrong(xml, signature, argument, kind, told):
@@ -342,6 +455,65 @@ def test_calls_of_xml_rpc_that_go_wrong(xml, signature, argument, kind, told):
     value = argument if isinstance(argument, str) else np.asarray(argument, described.inputs[0].dtype)
     with pytest.raises(kind, match=told):
         xml_connector(xml).call(described, [value])
+
+
+def answering(stack, body):
+    """A connector of a server that answers each request with these bytes."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = stack.enter_context(http.server.HTTPServer(("127.0.0.1", 0), Handler))
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    stack.callback(thread.join)
+    stack.callback(server.shutdown)
+    return xml_connector(f"http://127.0.0.1:{server.server_address[1]}")
+
+
+FAULT = "<methodResponse><fault><value><struct><member><name>faultCode</name><value>{}</value></member>"
+FAULT += "<member><name>faultString</name><value>sorry</value></member></struct></value></fault></methodResponse>"
+RESULT = "<methodResponse><params><param><value>{}</value></param></params></methodResponse>"
+
+
+@pytest.mark.parametrize(
+    "body, kind, told",
+    [
+        (RESULT.format("<bigdecimal>none</bigdecimal>"), model.WrongAnswer, "the answer is not XML-RPC"),
+        (RESULT.format("<int>none</int>"), model.WrongAnswer, "the answer is not XML-RPC"),
+        (FAULT.format("<array><data><value>a</value></data></array>"), model.ModelFailed, r"fault \['a'\]: sorry"),
+        (FAULT.format("Client"), model.ModelFailed, "fault Client: sorry"),
+        (FAULT.format("<int>-32601</int>"), model.ModelGone, "fault -32601: sorry"),
+    ],
+)
+def test_odd_answers_of_xml_rpc(body, kind, told):
+    with ExitStack() as stack:
+        with pytest.raises(kind, match=told):
+            answering(stack, body.encode()).call(parse_signature("step(x: float64) -> y: float64"), [np.array(1.0)])
+
+
+def test_a_server_of_xml_rpc_with_one_thread_and_open_connections():
+    step = parse_signature("step(x: float64[n]) -> y: float64[n]")
+    with xml_rpc_server(protocol="HTTP/1.1") as url:
+        first, second = xml_connector(url), xml_connector(url)
+        # With a connection that stays open, the server would not accept the other connector's.
+        for made in [first, second, first, second]:
+            assert made.call(step, [np.zeros(1)])[0].tolist() == [1]
+
+
+def test_paths_of_xml_rpc():
+    with xml_rpc_server(paths=("/",)) as url:
+        with pytest.raises(model.ModelNotOffered, match="HTTP status 404"):
+            xml_connector(url).models()
+        assert xml_connector(f"{url}/").models()
 
 
 def test_an_xml_rpc_server_that_is_lost_or_sends_too_much(xml):
@@ -429,7 +601,8 @@ def test_methods_of_grpc_are_functions_of_a_grid(program, modules):
         _, at_second, only = connect(stack, "grpc", servers[1].endpoint, "--method", "Arrays/Step", "--module", "mine", name="two")
         assert only == ["mine/Step"]
         assert sorted(offered) == sorted(
-            [f"Arrays/{one}" for one in ("Echo", "Fail", "Hold", "Product", "Step")] + ["old_Names/Default", "old_Names/Same", "young_Names/Upper"]
+            [f"Arrays/{one}" for one in ("Echo", "Fail", "Hold", "Product", "Step")]
+            + ["old_Names/Default", "old_Names/Rest", "old_Names/Same", "young_Names/Upper"]
         )
         grid = stack.enter_context(gl.connect(servers=[at_first, at_second]))
         random = np.random.default_rng(2)
@@ -511,19 +684,38 @@ def test_calls_go_to_another_connector_while_a_grpc_server_is_lost(program, modu
                 assert [one.get()[0] for one in many] == [n + 1 for n in range(8)]
 
 
-def test_methods_of_xml_rpc_are_functions_of_a_grid(program, modules, server, xml):
+STEP = ["--signature", "step(x: float64[n]) -> y: float64[n]"]
+
+
+def test_a_result_of_xml_rpc_is_an_argument_of_grpc(program, server, xml):
     with ExitStack() as stack:
-        described = ["--signature", "step(x: float64[n]) -> y: float64[n]", "--signature", "fails(text: str) -> y: str"]
-        process, first, offered = connect(stack, "xml-rpc", xml, *described, name="one")
+        _, first, _ = connect(stack, "xml-rpc", xml, *STEP, name="one")
         _, second, _ = connect(stack, "grpc", server.endpoint, "--method", "Arrays/Step", "--shape", "Arrays/Step/values_out=values_0", name="two")
-        assert sorted(offered) == ["methods/fails", "methods/hypotenuse", "methods/nothing", "methods/step", "text/reverse", "text/upper"]
+        grid = stack.enter_context(gl.connect(servers=[first, second]))
+        x = np.arange(5000.0)
+        with grid.group() as group:
+            twice = grid.function("Arrays/Step")(grid.function("methods/step")(x))
+        assert np.array_equal(twice.get(), x + 2)
+        by_link = group.report().by_link
+        assert by_link["one -> two"] == x.nbytes and "one -> client" not in by_link, by_link
+
+
+def test_methods_of_xml_rpc_are_functions_of_a_grid(program, xml):
+    with ExitStack() as stack:
+        process, first, offered = connect(stack, "xml-rpc", xml, *STEP, "--signature", "fails(text: str) -> y: str", name="one")
+        other = stack.enter_context(xml_rpc_server())
+        _, second, _ = connect(stack, "xml-rpc", other, *STEP, "--module", "mine", name="two")
+        assert sorted(offered) == [
+            *["methods/fails", "methods/hypotenuse", "methods/nothing", "methods/shows", "methods/step"],
+            *["text/reverse", "text/upper"],
+        ]
         grid = stack.enter_context(gl.connect(servers=[first, second]))
         assert grid.function("methods/hypotenuse")(3.0, 4.0) == 5.0
         assert grid.function("text/upper")("you") == "YOU" and grid.function("text/reverse")(b"ab") == b"ba"
         x = np.arange(5000.0)
         with grid.group() as group:
             once = grid.function("methods/step")(x)
-            twice = grid.function("Arrays/Step")(once)
+            twice = grid.function("mine/step")(once)
         assert np.array_equal(twice.get(), x + 2)
         by_link = group.report().by_link
         assert by_link["one -> two"] == x.nbytes and "one -> client" not in by_link, by_link
@@ -536,20 +728,32 @@ def test_methods_of_xml_rpc_are_functions_of_a_grid(program, modules, server, xm
 
 
 @pytest.mark.parametrize(
-    "protocol, options, told",
+    "options, told",
     [
-        ("grpc", ["--method", "Arrays/None"], "has no method 'Arrays/None'"),
-        ("grpc", ["--shape", "Arrays/None/x=2"], "--shape: there is no method 'Arrays/None' among those offered"),
-        ("grpc", ["--signature", "f() -> ()"], "--signature: a server of the protocol grpc describes its methods itself"),
-        ("grpc", ["--ca-file", "/none.pem"], "--ca-file /none.pem: "),
-        ("grpc", ["--ca-file", "/dev/null"], "--ca-file /dev/null: expected certificates in PEM"),
-        ("grpc", ["--module", "a b"], "'a b"),
-        ("xml-rpc", ["--signature", "f(x) -> y"], "'x' is not NAME: TYPE"),
-        ("xml-rpc", ["--method", "step"], "describe it, for example by --signature 'step("),
+        (["--method", "Arrays/None"], "has no method 'Arrays/None'"),
+        (["--shape", "Arrays/None/x=2"], "--shape: there is no method 'Arrays/None' among those offered"),
+        (["--signature", "f() -> ()"], "--signature: a server of the protocol grpc describes its methods itself"),
+        (["--module", "a b"], "'a b"),
     ],
 )
-def test_wrong_options_are_reported(program, server, xml, protocol, options, told):
-    endpoint = server.endpoint if protocol == "grpc" else xml
+def test_wrong_options_for_grpc_are_reported(program, server, options, told):
+    refused("grpc", server.endpoint, options, told)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        (["--signature", "f(x) -> y"], "'x' is not NAME: TYPE"),
+        (["--method", "step"], "describe it, for example by --signature 'step("),
+        (["--ca-file", "/none.pem"], "--ca-file /none.pem: "),
+        (["--ca-file", "/dev/null"], "--ca-file /dev/null: expected certificates in PEM"),
+    ],
+)
+def test_wrong_options_for_xml_rpc_are_reported(program, xml, options, told):
+    refused("xml-rpc", xml, options, told)
+
+
+def refused(protocol, endpoint, options, told):
     command = [*GRIDLOOM, "connector", "--protocol", protocol, "--endpoint", endpoint, "--no-agent", "--models", "none", *options]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode != 0 and told in ended.stderr and "Traceback" not in ended.stderr, ended.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import ssl
 import sys
 from pathlib import Path
 
@@ -55,15 +57,27 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
 def _authorities(file: Path | None) -> str | None:
+    """The certificates of a file, without the text between them, which may have any encoding."""
     if file is None:
         return None
     try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        found = _CERTIFICATE.findall(file.read_bytes())
+    except OSError as error:
         raise InputError(f"--ca-file {file}: {error}") from None
-    if "-----BEGIN CERTIFICATE-----" not in text:
-        raise InputError(f"--ca-file {file}: expected certificates in PEM, which begin with -----BEGIN CERTIFICATE-----")
+    if not found:
+        raise InputError(
+            f"--ca-file {file}: expected certificates in PEM, which begin with -----BEGIN CERTIFICATE----- and end with -----END CERTIFICATE-----"
+        )
+    try:
+        text: str = b"\n".join([*found, b""]).decode("ascii")
+        # The library of gRPC would tell of a wrong certificate only by calls that fail.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (UnicodeDecodeError, ssl.SSLError) as error:
+        raise InputError(f"--ca-file {file}: a certificate cannot be read: {error}") from None
     return text
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -42,8 +43,9 @@ class HttpEndpoint:
     kind : str, optional
         Content type of requests.
     keeps_open : bool, optional
-        Whether a connection is used for several calls. A request on an old connection that turns out to be closed is sent again, so this is
-        for servers whose calls may run twice.
+        Whether a connection is used for several requests. A request on an old connection that turns out to be closed is sent again, so this is
+        for servers whose calls may run twice. Otherwise each connection is closed after its answer: a server with one thread waits for the next
+        request of an open connection, and meanwhile accepts no other.
 
     Raises
     ------
@@ -60,15 +62,15 @@ class HttpEndpoint:
         kind: str = "application/json",
         keeps_open: bool = True,
     ) -> None:
-        url = urllib.parse.urlsplit(endpoint)
         try:
+            url = urllib.parse.urlsplit(endpoint)
             port = url.port
         except ValueError:
-            port = -1
-        if url.scheme not in ("http", "https") or not url.hostname or port == -1 or url.query or url.fragment:
-            raise InputError(f"--endpoint {endpoint}: expected a URL such as http://127.0.0.1:8080")
-        if url.username or url.password:
+            url, port = urllib.parse.urlsplit(""), -1
+        if url.username is not None:
             raise InputError("--endpoint: a URL with a name or password is not supported: others could read it in the list of processes")
+        if url.scheme not in ("http", "https") or not url.hostname or port == -1 or url.query or url.fragment:
+            raise InputError(f"--endpoint {without_password(endpoint)}: expected a URL such as http://127.0.0.1:8080")
         if authorities is not None and url.scheme != "https":
             raise InputError(f"--ca-file: {endpoint} does not use TLS; write https://, or omit the option")
         self.path, self.until = url.path, 0.0
@@ -84,8 +86,6 @@ class HttpEndpoint:
 
     def begin(self) -> None:
         """Start the time limit of a call."""
-        if not self._keeps_open:
-            self._connection.close()
         self.until = time.monotonic() + self._seconds
 
     def ask(
@@ -95,21 +95,27 @@ class HttpEndpoint:
 
         The body has at most `size` bytes; that is the limit of ``--answer-limit``. Without it, the limit is `TEXT_BYTES_MAX`.
         """
-        pieces = list(pieces)
+        try:
+            return self._ask(method, path, list(pieces), headers or {}, size)
+        finally:
+            if not self._keeps_open:
+                self._connection.close()
+
+    def _ask(self, method: str, path: str, pieces: list[Any], headers: dict[str, str], size: int | None) -> tuple[int, bytes, dict[str, str]]:
         while True:
             is_new = self._connection.sock is None
             # The socket's own timeout restarts with each byte that is received, so it cannot limit the whole answer.
             limit = _Limit(self._connection, max(self.until - time.monotonic(), 0.0))
             try:
                 with limit:
-                    return self._try(method, path, pieces, headers or {}, size, limit)
+                    return self._try(method, path, pieces, headers, size, limit)
             except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
                 self._connection.close()
                 # A connection that was idle may have been closed by the server: a new connection shows whether the server is running.
                 if is_new:
                     raise EndpointLost(f"{self._endpoint} closed the connection without an answer to {path}: {error}") from None
             except TimeoutError:
-                is_connected = limit.has_passed or self._connection.sock is not None
+                is_connected = limit.has_passed or limit.socket is not None
                 seconds = self._seconds if is_connected else min(CONNECT_SECONDS, self._seconds)
                 self._connection.close()
                 raise EndpointLost(f"{self._endpoint} did not answer {path} within {seconds:g} s") from None
@@ -127,7 +133,6 @@ class HttpEndpoint:
     def _try(
         self, method: str, path: str, pieces: list[Any], headers: dict[str, str], result_max: int | None, limit: _Limit
     ) -> tuple[int, bytes, dict[str, str]]:
-        size_max = TEXT_BYTES_MAX if result_max is None else result_max
         connection = self._connection
         if connection.sock is None:
             # Includes the handshake of TLS.
@@ -141,8 +146,20 @@ class HttpEndpoint:
             raise TimeoutError
         size = sum(memoryview(piece).nbytes for piece in pieces)
         sent = {"Content-Type": self._kind, "Content-Length": str(size), "Accept": "*/*", **headers} if pieces else {"Accept": "*/*"}
+        if not self._keeps_open:
+            sent["Connection"] = "close"
         connection.request(method, path, body=iter(pieces) if pieces else None, headers=sent)
         response = connection.getresponse()
+        try:
+            return self._read(response, path, result_max)
+        except BaseException:
+            # The response may own the socket, so both are closed.
+            response.close()
+            connection.close()
+            raise
+
+    def _read(self, response: http.client.HTTPResponse, path: str, result_max: int | None) -> tuple[int, bytes, dict[str, str]]:
+        size_max = TEXT_BYTES_MAX if result_max is None else result_max
         length = response.getheader("Content-Length")
         expected = int(length) if length is not None and length.isascii() and length.isdigit() else None
         answer = bytearray()
@@ -150,15 +167,23 @@ class HttpEndpoint:
             while len(answer) <= size_max and (part := response.read(min(_READ_BYTES, size_max + 1 - len(answer)))):
                 answer += part
         if len(answer) > size_max or (expected is not None and expected > size_max):
-            # The response may own the socket, so it is closed, too.
-            response.close()
-            connection.close()
             larger = "request less in one call, or start the connector with a larger --answer-limit"
             remedy = "this limit is fixed" if result_max is None else larger
             raise WrongAnswer(f"{path}: the answer has more than {size_max} bytes, which is the limit; {remedy}")
         if expected is not None and len(answer) < expected:
             raise http.client.IncompleteRead(bytes(answer), expected - len(answer))
         return response.status, bytes(answer), {name.lower(): value for name, value in response.getheaders()}
+
+
+def without_password(endpoint: str) -> str:
+    """The endpoint as messages show it: a name and a password before ``@`` are replaced by dots.
+
+    Examples
+    --------
+    >>> without_password("ftp://me:secret@host")
+    'ftp://...@host'
+    """
+    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*://)?.*@", r"\1...@", endpoint, flags=re.DOTALL)
 
 
 class _Limit:

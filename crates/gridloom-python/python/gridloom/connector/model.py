@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from ..errors import ServerFault
@@ -75,6 +76,30 @@ class Model:
         """From the result of ``dataclasses.asdict``."""
         inputs, outputs = (tuple(Tensor(**one) for one in entry[key]) for key in ("inputs", "outputs"))
         return Model(**{**entry, "inputs": inputs, "outputs": outputs})
+
+
+def array_of(values: Any, numbers: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
+    """The array of `values`, a number or lists of numbers, of which `numbers` are all. Numbers are ``bool``, ``int`` or ``float``.
+
+    Raises
+    ------
+    OverflowError
+        If an integer, or a finite number, does not fit into the dtype. NumPy 1 would wrap integers.
+    ValueError
+        If lists differ in length.
+    """
+    wanted = np.dtype(dtype)
+    if wanted.kind in "iu" and numbers:
+        limits = np.iinfo(wanted)
+        if min(numbers) < limits.min or max(numbers) > limits.max:
+            raise OverflowError(f"{dtype} has values from {limits.min} to {limits.max}")
+    with np.errstate(over="ignore"):
+        array: npt.NDArray[Any] = np.array(values, dtype=wanted)
+    if wanted.kind == "f":
+        finite = np.count_nonzero(np.isfinite(array))
+        if finite < array.size and finite < np.count_nonzero(np.isfinite(np.array(numbers, dtype=np.float64))):
+            raise OverflowError(f"{dtype} has finite values up to {np.finfo(wanted).max}")
+    return array
 
 
 class ConnectorError(Exception):

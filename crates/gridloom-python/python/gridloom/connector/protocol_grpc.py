@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from .http_endpoint import without_password
 from .model import (
     ANSWER_BYTES_MAX,
     BYTES,
@@ -72,6 +73,10 @@ _INFRASTRUCTURE = "grpc."
 """Package of services such as reflection and health checks, which are not offered as functions."""
 _DEPTH_MAX = 16
 """Deepest nesting of messages that are flattened."""
+_FIELDS_MAX = 1000
+"""Most fields of a message that is flattened, with those of nested messages."""
+_FILES_MAX = 1000
+"""Most files with descriptions that are requested for a service."""
 _TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 
 # Refused arguments; all other codes are failures of the method.
@@ -114,12 +119,14 @@ class Grpc:
     def __init__(self, endpoint: str, seconds: float, size: int = ANSWER_BYTES_MAX, authorities: str | None = None) -> None:
         parsed = re.fullmatch(r"(?:(https?|grpcs?)://)?((?:\[[0-9A-Fa-f:.%]+\]|[^\s/@:\[\]]+):[0-9]{1,5})/?", endpoint)
         if parsed is None or not 0 < int(parsed[2].rpartition(":")[2]) < 1 << 16:
-            raise InputError(f"--endpoint {endpoint}: expected HOST:PORT, such as 127.0.0.1:50051, or https://HOST:PORT for TLS")
+            raise InputError(f"--endpoint {without_password(endpoint)}: expected HOST:PORT, such as 127.0.0.1:50051, or https://HOST:PORT for TLS")
         self._has_tls = parsed[1] in ("https", "grpcs")
         if authorities is not None and not self._has_tls:
             raise InputError(f"--ca-file: {endpoint} does not use TLS; write https://{parsed[2]}, or omit the option")
         _grpc()
-        self._target, self._endpoint, self._authorities = parsed[2], endpoint, authorities
+        # Without a scheme, a host such as 'unix' would be one. A URI represents the percent sign of an address with a zone by %25.
+        self._target = f"dns:///{parsed[2].replace('%', '%25')}"
+        self._endpoint, self._authorities = endpoint, authorities
         self._seconds, self._size = seconds, min(size, _MESSAGE_BYTES_MAX)
         self._channel: Any = None
         # Versions of reflection that the server may have, and their messages.
@@ -182,7 +189,13 @@ class Grpc:
         size = sum(one.nbytes if isinstance(one, np.ndarray) else len(one) for one in inputs)
         if size > _MESSAGE_BYTES_MAX:
             raise ModelRefused(f"method '{model.name}': the arguments have {size} bytes, and a message has less than 2 GiB: send less in one call")
-        request = requests.encode(inputs)
+        try:
+            request = requests.encode(inputs)
+        except (_imported("google.protobuf.message").EncodeError, ValueError) as error:
+            raise ModelRefused(
+                f"method '{model.name}': the arguments have {size} bytes, and the message cannot be encoded ({error}); "
+                f"its limit is {_MESSAGE_BYTES_MAX} bytes: send less in one call"
+            ) from None
         answer = self._ask(f"/{model.name}", request, f"method '{model.name}'")
         return responses.decode(answer, model)
 
@@ -258,30 +271,46 @@ class Grpc:
 
     def _load(self, answer: Any) -> None:
         """Add the files of an answer to the pool, each after the files that it imports."""
-        files = {}
-        for one in answer.file_descriptor_response.file_descriptor_proto:
-            try:
-                file = _imported("google.protobuf.descriptor_pb2").FileDescriptorProto.FromString(one)
-            except _imported("google.protobuf.message").DecodeError as error:
-                raise ModelNotOffered(f"the descriptions of reflection cannot be read: {error}") from None
-            files[file.name] = file
+        files: dict[str, Any] = {}
+        imports: list[str] = []
+        asked: set[str] = set()
 
-        def add(file: Any) -> None:
-            if file.name in self._loaded:
-                return
-            self._loaded.add(file.name)
-            for name in file.dependency:
-                if name in files:
-                    add(files[name])
-                elif name not in self._loaded:
-                    self._load(self._reflect(file_by_filename=name))
-            try:
-                self._pool.AddSerializedFile(file.SerializeToString())
-            except (TypeError, ValueError) as error:
-                raise ModelNotOffered(f"the description of {file.name} is wrong: {error}") from None
+        def take(answer: Any) -> None:
+            for one in answer.file_descriptor_response.file_descriptor_proto:
+                try:
+                    file = _imported("google.protobuf.descriptor_pb2").FileDescriptorProto.FromString(one)
+                except _imported("google.protobuf.message").DecodeError as error:
+                    raise ModelNotOffered(f"the descriptions of reflection cannot be read: {error}") from None
+                files[file.name] = file
+                imports.extend(file.dependency)
+            if len(files) > _FILES_MAX or len(asked) > _FILES_MAX:
+                raise ModelNotOffered(f"its description has more than {_FILES_MAX} files with those that they import, which is the limit")
 
-        for file in files.values():
-            add(file)
+        take(answer)
+        while imports:
+            name = imports.pop()
+            if name not in files and name not in self._loaded and name not in asked:
+                asked.add(name)
+                take(self._reflect(file_by_filename=name))
+        opened: set[str] = set()
+        waiting = list(files)
+        while waiting:
+            file = files[waiting[-1]]
+            lacking = [name for name in file.dependency if name in files and name not in self._loaded and name not in opened]
+            if lacking and file.name not in opened and file.name not in self._loaded:
+                opened.add(file.name)
+                waiting.extend(lacking)
+                continue
+            waiting.pop()
+            if file.name not in self._loaded:
+                self._add(file)
+
+    def _add(self, file: Any) -> None:
+        try:
+            self._pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError) as error:
+            raise ModelNotOffered(f"the description of {file.name} is wrong: {error}") from None
+        self._loaded.add(file.name)
 
     def _reflect(self, **asked: str) -> Any:
         """The answer of reflection, of the version that the server has."""
@@ -303,6 +332,8 @@ class Grpc:
                 raise self._failed(error, "reflection") from None
             except StopIteration:
                 raise WrongAnswer(f"{self._endpoint}: reflection ended without an answer") from None
+            except _imported("google.protobuf.message").DecodeError as error:
+                raise WrongAnswer(f"{self._endpoint}: the answer of reflection does not follow its protocol: {error}") from None
             if answer.HasField("error_response"):
                 raise ModelNotOffered(f"reflection: {answer.error_response.error_message or 'an error without a message'}")
             return answer
@@ -333,16 +364,23 @@ def _flattened(method: str, described: Any) -> tuple[list[Tensor], list[dict[str
     A node has the field's number, type and whether it repeats; a nested message has its fields.
     """
     tensors: list[Tensor] = []
+    count = 0
 
     def fields_of(message: Any, prefix: str, outer: tuple[str, ...]) -> list[dict[str, Any]]:
-        if message.full_name in outer or len(outer) == _DEPTH_MAX:
+        nonlocal count
+        if message.full_name in outer:
             raise refused(prefix.rstrip("."), f"messages {message.full_name} are nested without an end")
+        if len(outer) == _DEPTH_MAX:
+            raise refused(prefix.rstrip("."), f"more than {_DEPTH_MAX} messages are nested in each other, which is the limit")
         proto = _imported("google.protobuf.descriptor_pb2").DescriptorProto()
         message.CopyToProto(proto)
         tree = []
         for field in proto.field:
             name, described = prefix + field.name, message.fields_by_name[field.name]
             is_list = field.label == _REPEATED
+            count += 1
+            if count > _FIELDS_MAX:
+                raise refused(name, f"the message has more than {_FIELDS_MAX} fields, with those of nested messages, which is the limit")
             if field.HasField("oneof_index") and not field.proto3_optional:
                 raise refused(name, f"it is a part of the oneof '{proto.oneof_decl[field.oneof_index].name}'")
             if described.type == _GROUP:
@@ -362,8 +400,11 @@ def _flattened(method: str, described: Any) -> tuple[list[Tensor], list[dict[str
             tensors.append(Tensor(name, f"repeated {word}" if is_list else word, dtype, shape, is_list=is_list))
             kind = _INT32 if described.type == _ENUM else described.type
             node: dict[str, Any] = {"number": field.number, "type": kind, "is_list": is_list}
-            if field.default_value:
-                node["default"] = str(described.default_value) if described.type == _ENUM else field.default_value
+            # In proto2, the default of an enum is its first value, which may be another number than 0.
+            if described.type == _ENUM and not is_list:
+                node["default"] = str(described.default_value)
+            elif field.default_value:
+                node["default"] = field.default_value
             tree.append(node)
         return tree
 

@@ -33,6 +33,7 @@ from .model import (
     Tensor,
     Value,
     WrongAnswer,
+    array_of,
 )
 
 _DTYPES = {
@@ -264,13 +265,12 @@ def _value(tensor: Tensor, parsed: dict[str, Any], raw: memoryview | None, path:
     flat = _flat(parsed.get("data"), where)
     if len(flat) != size:
         raise WrongAnswer(f"{where} has the shape {shape} and {len(flat)} values")
-    dtype = np.dtype(tensor.dtype)
-    wrong = [one for one in flat if type(one) not in _WANTED[dtype.kind]]
+    wrong = [one for one in flat if type(one) not in _WANTED[np.dtype(tensor.dtype).kind]]
     if wrong:
         hint = "; JSON has no NaN and no infinite numbers, and some servers write null for them" if wrong[0] is None else ""
         raise WrongAnswer(f"{where} is {datatype}, and has the value {_clipped(json.dumps(wrong[0]).encode())}{hint}")
     with contextlib.suppress(OverflowError):
-        return np.array(flat, dtype=dtype).reshape(shape)
+        return array_of(flat, flat, tensor.dtype).reshape(shape)
     raise WrongAnswer(f"{where} is {datatype}, and has a value that does not fit into it")
 
 

@@ -9,8 +9,10 @@ The protocol describes neither the elements of arrays nor their sizes, so the us
 from __future__ import annotations
 
 import re
+import reprlib
+import xml.sax.saxutils
 import xmlrpc.client
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from xml.parsers.expat import ExpatError
 
@@ -30,19 +32,25 @@ from .model import (
     Tensor,
     Value,
     WrongAnswer,
+    array_of,
 )
 
 # Types of single values in system.methodSignature, and the grid's.
 _TYPES = {"int": "int32", "i4": "int32", "i8": "int64", "boolean": "bool", "double": "float64", "string": TEXT, "base64": BYTES}
 _INT_BITS = 32
+_LONG = "i8"
 _SYSTEM = "system."
-# Code of the fault that Python's server raises for exceptions of functions, with the class and the message, and the text for an unknown method.
-_NO_METHOD = re.compile(r"""method "[^"]*" is not supported""")
+# The fault of Python's server for an unknown method: the class of an exception and its message, as for exceptions of functions.
+_NO_METHOD = re.compile(r"""<class '[^']*'>:method "(?P<method>.*)" is not supported""", re.DOTALL)
 _NO_METHOD_CODES = frozenset({-32601})
 _NO_NONE = "cannot marshal None unless allow_none is enabled"
 # Characters that XML 1.0 cannot represent, and the carriage return, which it changes to a line feed.
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 _FAULT_CHARACTERS_MAX = 2000
+# Longest value that a message shows.
+_SHOWN_CHARACTERS_MAX = 200
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxstring, _REPR.maxother = 3, _SHOWN_CHARACTERS_MAX, _SHOWN_CHARACTERS_MAX
 
 
 class XmlRpc:
@@ -67,7 +75,7 @@ class XmlRpc:
         # A call must not run twice, so no connection is used again.
         self._http = HttpEndpoint(endpoint, seconds, authorities, "XML-RPC server", "text/xml", keeps_open=False)
         self._endpoint, self._size = endpoint, size
-        self._path = self._http.path if self._http.path not in ("", "/") else "/RPC2"
+        self._path = self._http.path or "/RPC2"
 
     def models(self) -> list[tuple[str, str | None]]:
         """Names of the methods, apart from those for introspection."""
@@ -89,12 +97,12 @@ class XmlRpc:
         remedy = f"describe it, for example by --signature '{model}(x: float64[n]) -> y: float64[n]'"
         try:
             found = self._ask("system.methodSignature", (model,), None)
-        except (ModelGone, ModelFailed) as error:
+        except (ModelGone, ModelFailed, WrongAnswer) as error:
             raise ModelNotOffered(f"method '{model}': the server does not describe it ({error}); {remedy}") from None
         if isinstance(found, str) or not found:
             raise ModelNotOffered(f"method '{model}': the server does not describe its types ({_shown(found)}); {remedy}")
         if not isinstance(found, list) or not all(isinstance(one, list) and one and all(isinstance(word, str) for word in one) for one in found):
-            raise WrongAnswer(f"system.methodSignature of '{model}': expected lists of names of types, got {_shown(found)}")
+            raise ModelNotOffered(f"method '{model}': system.methodSignature: expected lists of names of types, got {_shown(found)}; {remedy}")
         if len(found) > 1:
             raise ModelNotOffered(f"method '{model}': the server has {len(found)} signatures for it; {remedy}")
         result, *parameters = found[0]
@@ -119,29 +127,53 @@ class XmlRpc:
 
     def _ask(self, method: str, arguments: tuple[Any, ...], size: int | None) -> Any:
         try:
-            body = xmlrpc.client.dumps(arguments, method).encode("utf-8")
+            body = _encoded(method, arguments)
         except (UnicodeEncodeError, OverflowError, TypeError) as error:
             raise ModelRefused(f"method '{method}': an argument cannot be sent by XML-RPC: {error}") from None
         self._http.begin()
         status, answer, _ = self._http.ask("POST", self._path, [body], {}, size)
         if status != 200:
             kind = ModelGone if status == 404 else ModelFailed
-            raise kind(f"method '{method}' of {self._endpoint}: HTTP status {status}: {_shown(answer.decode(errors='replace'))}")
+            raise kind(f"method '{method}' of {self._endpoint}: HTTP status {status}: {_beginning(answer)}")
         try:
             values, _ = xmlrpc.client.loads(answer, use_builtin_types=True)
         except xmlrpc.client.Fault as fault:
             raise _failed(method, fault) from None
-        except (ExpatError, xmlrpc.client.ResponseError, ValueError, TypeError, LookupError) as error:
-            raise WrongAnswer(f"method '{method}': the answer is not XML-RPC ({error}): {_shown(answer.decode(errors='replace'))}") from None
+        except (ExpatError, xmlrpc.client.ResponseError, ArithmeticError, ValueError, TypeError, LookupError) as error:
+            # The message of some errors is a list of classes.
+            why = str(error) if isinstance(error, (ExpatError, ValueError)) else type(error).__name__
+            raise WrongAnswer(f"method '{method}': the answer is not XML-RPC ({_shown(why)}): {_beginning(answer)}") from None
         if len(values) != 1:
             raise WrongAnswer(f"method '{method}': the answer has {len(values)} values")
         return values[0]
 
 
+class _Long(int):
+    """An integer that is sent as ``i8``, which is an extension of XML-RPC."""
+
+
+class _Marshaller(xmlrpc.client.Marshaller):
+    def dump_long_integer(self, value: int, write: Callable[[str], object]) -> None:
+        write(f"<value><{_LONG}>{int(value)}</{_LONG}></value>\n")
+
+    dispatch = {**xmlrpc.client.Marshaller.dispatch, _Long: dump_long_integer}  # type: ignore[dict-item]
+
+
+def _encoded(method: str, arguments: tuple[Any, ...]) -> bytes:
+    """The request, with the declaration of XML."""
+    parameters = _Marshaller().dumps(arguments)
+    name = xml.sax.saxutils.escape(method)
+    return f"<?xml version='1.0'?>\n<methodCall>\n<methodName>{name}</methodName>\n{parameters}</methodCall>\n".encode()
+
+
 def _failed(method: str, fault: xmlrpc.client.Fault) -> Exception:
     text = str(fault.faultString)[:_FAULT_CHARACTERS_MAX]
-    told = f"method '{method}': fault {fault.faultCode}: {text}"
-    if fault.faultCode in _NO_METHOD_CODES or _NO_METHOD.search(text):
+    # Some servers have codes of other types than the integers of the specification.
+    code: Any = fault.faultCode
+    told = f"method '{method}': fault {_shown(code)}: {text}"
+    unknown = _NO_METHOD.fullmatch(text)
+    # A function may raise this exception, too, when it fails to call a further method.
+    if (type(code) is int and code in _NO_METHOD_CODES) or (unknown is not None and unknown["method"] == method):
         return ModelGone(told)
     if _NO_NONE in text:
         return ModelFailed(f"{told}; it returned None: start its server with allow_none=True, or return a value")
@@ -158,6 +190,8 @@ def _argument(method: str, tensor: Tensor, value: Value) -> Any:
         return value
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise ModelRefused(f"{where} has NaN or infinite values, and XML-RPC has no such numbers")
+    if tensor.datatype == _LONG:
+        return _Long(value.item())
     if value.dtype.kind in "iu" and value.size:
         low, high = int(value.min()), int(value.max())
         if low < -(1 << _INT_BITS - 1) or high >= 1 << _INT_BITS - 1:
@@ -190,6 +224,7 @@ def _result(method: str, tensor: Tensor, value: Any) -> Value:
         raise WrongAnswer(f"{where} is described as {tensor.dtype}, and is {_shown(value)}")
     kind = np.dtype(tensor.dtype).kind
     types = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float)}[kind]
+    numbers: list[Any] = []
 
     def check(one: Any, depth: int) -> None:
         if depth:
@@ -200,10 +235,12 @@ def _result(method: str, tensor: Tensor, value: Any) -> Value:
         elif type(one) not in types:
             hint = "; the method returned None" if one is None else ""
             raise WrongAnswer(f"{where} is described as {tensor.dtype}, and has the value {_shown(one)}{hint}")
+        else:
+            numbers.append(one)
 
     check(value, len(tensor.shape))
     try:
-        array = np.array(value, dtype=tensor.dtype)
+        array = array_of(value, numbers, tensor.dtype)
     except OverflowError:
         raise WrongAnswer(f"{where} is described as {tensor.dtype}, and has a value that does not fit into it") from None
     except ValueError:
@@ -213,8 +250,17 @@ def _result(method: str, tensor: Tensor, value: Any) -> Value:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 200 else f"{text[:200]} ..."
+    """The value, shortened. It may be as large as an answer, so it is not converted to text as a whole."""
+    if isinstance(value, bytes):
+        value = value[:_SHOWN_CHARACTERS_MAX]
+    text = value if isinstance(value, str) else _REPR.repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]} ..."
+
+
+def _beginning(answer: bytes) -> str:
+    """The first characters of an answer."""
+    # A character of UTF-8 has at most 4 bytes.
+    return _shown(answer[: 4 * _SHOWN_CHARACTERS_MAX + 4].decode(errors="replace"))
 
 
 _NAME = r"[^\W\d]\w*"
