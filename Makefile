@@ -85,8 +85,10 @@ $(VENV)/ready: requirements.txt
 	$(PIP) --no-deps scikit-image==0.26.0
 	@touch $@
 
+# pyhmmer is there for the proteins that it ships.
 $(VENV)/tests: tests/requirements.txt $(VENV)/ready
 	$(PIP) -r tests/requirements.txt
+	$(PIP) --no-deps pyhmmer==0.12.3
 	@touch $@
 
 # The release of Dask before that of the tests, for a scheduler and a worker of another version than the program.
