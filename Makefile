@@ -189,7 +189,8 @@ bench: python
 # The papers' tables and figures beside ours, in docs/experiments: minutes; experiments-full runs all sizes: hours.
 experiments: FULL :=
 experiments-full: FULL := --full
-experiments experiments-full: python capi $(VENV)/experiments
+# The tests' packages have Dask, Ray and pyhmmer; without them these are skipped.
+experiments experiments-full: python capi $(VENV)/experiments $(VENV)/tests
 	cargo build --release --locked -p gridloom --example leanmd --example stencil
 	$(BIN)/python experiments/run.py $(FULL)
 

@@ -14,7 +14,7 @@ import importlib
 
 import common
 
-NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects"]
+NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects", "alternatives"]
 #: Tables and figures without an experiment.
 MISSING = [
     (
@@ -28,7 +28,8 @@ INDEX = """# The papers' experiments
 
 `make experiments` repeats experiments of the papers that Gridloom follows, in simulation. The table lists the papers' tables and figures with
 their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. All times
-are virtual times of the simulator.
+are virtual times of the simulator, except those of [today's alternatives](alternatives.md): Dask and Ray run beside Gridloom on an emulated network, and
+the states compare Gridloom with them.
 
 """
 
