@@ -205,7 +205,7 @@ def run(is_full):
     compile_kernels()
     programs = [one for one in PROGRAMS if one != "search" or importlib.util.find_spec("pyhmmer")]
     programs += map(str, workflows(is_full))
-    figures = {"versions": {}, "skipped": {}, "processors": len(os.sched_getaffinity(0)), "systems": {}}
+    figures = {"versions": {}, "skipped": {}, "load": [], "processors": len(os.sched_getaffinity(0)), "systems": {}}
     if "search" not in programs:
         figures["skipped"]["search"] = "the package pyhmmer, which ships the proteins, is not installed"
     for system, package in SYSTEMS.items():
@@ -215,6 +215,7 @@ def run(is_full):
         if package:
             figures["versions"][system] = importlib.metadata.version(package)
         progress(f"{system}: {len(programs)} programs")
+        figures["load"].append(os.getloadavg()[0])
         figures["systems"][system] = measure(system, programs, 5 if is_full else 3)
     return figures
 
@@ -244,6 +245,7 @@ def items(figures):
     }
     skipped = "".join(f"Not run: {name}, because {why}.\n\n" for name, why in figures["skipped"].items())
     rounds = len(found["Gridloom"][programs[0]])
+    load = ", ".join(f"{one:.1f}" for one in figures["load"])
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
     slower = [
         one for one, best in best_of_others.items() if best and middle("Gridloom", one, "seconds") > EQUAL * best[0]
@@ -254,7 +256,8 @@ def items(figures):
         "Makespan",
         f"not reproduced: another system is faster in {behind}" if slower else "beyond",
         f"Seconds at the client, median of {rounds} runs with the fastest and the slowest{', ' + about if about else ''}, on a machine with "
-        f"{figures['processors']} processors.\n\n{skipped}" + table(head, rows("seconds", seconds)),
+        f"{figures['processors']} processors, with other work: the load was {load} when each system began.\n\n{skipped}"
+        + table(head, rows("seconds", seconds)),
     )
     least = {one: min(middle(system, one, "client_bytes") for system in found) for one in programs}
     more = [one for one in programs if middle("Gridloom", one, "client_bytes") > EQUAL * least[one]]
