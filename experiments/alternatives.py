@@ -26,7 +26,8 @@ from alternatives_functions import SPEEDS
 from common import GRIDLOOM, ROOT, WORK, Item, progress, table
 
 TITLE = "Today's alternatives"
-PAPER = "Dask and Ray, which today's programs use for such work"
+HEADING = "Today's alternatives: Dask, Ray and Gridloom on one emulated grid"
+PAPER = "Dask and Ray run the same programs as Gridloom"
 SYSTEMS = {"Gridloom": None, "Dask": "distributed", "Ray": "ray"}
 PROGRAMS = ["chain", "search", "hydropad"]
 WORKFLOWS = ["srasearch-10a-001", "epigenomics-hep-1seq-100k-001"]

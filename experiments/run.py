@@ -24,6 +24,9 @@ MISSING = [
     ),
 ]
 
+#: The heading of a page, unless the experiment has one of its own.
+MODULE_HEADING = "{}: the paper's tables and figures, repeated with Gridloom"
+
 INDEX = """# The papers' experiments
 
 `make experiments` repeats experiments of the papers that Gridloom follows, in simulation. The table lists the papers' tables and figures with
@@ -70,7 +73,7 @@ def page(name):
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
     setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
     text = [
-        f"# {module.TITLE}: the paper's tables and figures, repeated with Gridloom\n\n{module.PAPER}.\n\n{setup}\n\n",
+        f"# {getattr(module, 'HEADING', MODULE_HEADING.format(module.TITLE))}\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
     ]
     rows, plots = [], {}
