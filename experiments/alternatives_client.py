@@ -1,16 +1,18 @@
-"""The client of experiments/alternatives.py: runs each program with one system, on the client's emulated host, and prints figures.
+"""The client of experiments/alternatives.py: runs programs with one system, on the client's emulated host.
 
-    alternatives_client.py SYSTEM ADDRESS ROUNDS PROGRAM...
+    alternatives_client.py SYSTEM ADDRESS PROGRAM...
 
-The programs are the same for all systems: `call` submits a call, whose arguments may be results of others, `given` sends an array of the
-client, `results` fetches. How each system does it follows its documentation.
+It prints the names of the programs, as a list in JSON, once the system is ready. Then it reads names of programs, one a line: it runs each of them once,
+and prints its figures in JSON. It ends with its input.
+
+The programs are the same for all systems: `call` submits a call, whose arguments may be results of others, `given` sends arrays of the
+client, `run` fetches the results. How each system does it follows its documentation.
 """
 
 import ctypes
 import json
 import operator
 import pathlib
-import statistics
 import sys
 import time
 
@@ -26,6 +28,17 @@ import search as proteins_of  # noqa: E402
 ORDER, PARTS, BATCHES, CELLS, STEPS = 512, 8, 4, 32, 8
 #: Total time of a workflow's tasks on the slowest host, seconds.
 WORKFLOW_SECONDS = 10.0
+#: Arrays of at most this size are plain arguments with Dask and Ray.
+SMALL_BYTES = 10_000
+
+
+def sent(arrays, send):
+    """The arrays, of which those above SMALL_BYTES are replaced by what `send` returns for the list of them."""
+    large = [number for number, array in enumerate(arrays) if array.nbytes > SMALL_BYTES]
+    made = list(arrays)
+    for number, one in zip(large, send([arrays[number] for number in large]) if large else []):
+        made[number] = one
+    return made
 
 
 class Gridloom:
@@ -47,20 +60,20 @@ class Gridloom:
     def call(self, body, count, *arguments):
         return self.grid.function(f"alternatives/{body.__name__}")(*arguments)
 
-    def given(self, array):
-        return array
+    def given(self, arrays):
+        return arrays
 
     def close(self):
         self.grid.close()
 
 
 class Dask:
-    """Futures; arrays of the client are scattered directly to workers ("Data Locality", "Futures")."""
+    """Futures; large arrays of the client are scattered to workers by one call ("Data Locality", "Futures")."""
 
     def __init__(self, address):
         import distributed
 
-        self.client = distributed.Client(address)
+        self.client = distributed.Client(address, direct_to_workers=True)
         self.client.wait_for_workers(len(functions.SPEEDS))
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         self.client.gather([self.client.submit(functions.nothing, 1.0, workers=[one], pure=False) for one in workers])
@@ -76,15 +89,15 @@ class Dask:
             else [self.client.submit(operator.getitem, made, number, pure=False) for number in range(count)]
         )
 
-    def given(self, array):
-        return self.client.scatter(array, direct=True, hash=False)
+    def given(self, arrays):
+        return sent(arrays, lambda large: self.client.scatter(large, hash=False))
 
     def close(self):
         self.client.close()
 
 
 class Ray:
-    """Remote functions and `ray.put`, by Ray's client: the program is not on a node of the cluster ("Ray Client")."""
+    """Remote functions, and `ray.put` for large arrays, by Ray's client: the program is not on a node of the cluster ("Ray Client")."""
 
     def __init__(self, address):
         import ray
@@ -104,8 +117,8 @@ class Ray:
             self.remote[body] = self.ray.remote(num_cpus=1, num_returns=count)(body)
         return self.remote[body].remote(*arguments)
 
-    def given(self, array):
-        return self.ray.put(array)
+    def given(self, arrays):
+        return sent(arrays, lambda large: [self.ray.put(one) for one in large])
 
     def close(self):
         self.ray.shutdown()
@@ -114,13 +127,36 @@ class Ray:
 # ---- Programs: each returns a function of the system that returns the wanted results, and one that checks their values.
 
 
+class Serial:
+    """The calls of a program one after the other in this process."""
+
+    def call(self, body, count, *arguments):
+        return body(*arguments)
+
+    def given(self, arrays):
+        return arrays
+
+
+def expected_of(program):
+    """The results of a program on this host alone, without waiting for emulated hosts."""
+    waits, functions.wait_for = functions.wait_for, lambda begun, work: None
+    try:
+        return program(Serial())
+    finally:
+        functions.wait_for = waits
+
+
+def are_equal(results, expected):
+    return len(results) == len(expected) and all(map(np.array_equal, results, expected))
+
+
 def chain():
     """The product of eight matrices by binary tree."""
     random = np.random.default_rng(8)
     matrices = [np.linalg.qr(random.standard_normal((ORDER, ORDER)))[0] for _ in range(8)]
 
     def program(system):
-        level = [system.given(one) for one in matrices]
+        level = system.given(matrices)
         while len(level) > 1:
             level = [system.call(functions.product, 1, a, b) for a, b in zip(level[::2], level[1::2])]
         return level
@@ -141,32 +177,21 @@ def search():
     batches = [database.take(range(number, len(database.names), 60 * BATCHES)) for number in range(BATCHES)]
 
     def program(system):
-        asked = [(system.given(batch.residues), system.given(batch.starts)) for batch in batches]
-        made = []
-        for part in parts:
-            residues, starts = system.given(part.residues), system.given(part.starts)
-            table = system.call(functions.index, 1, residues, starts)
-            for queries in asked:
-                made.append(
-                    system.call(
-                        functions.find,
-                        1,
-                        residues,
-                        starts,
-                        table,
-                        *queries,
-                        len(database.residues),
-                        len(database.names),
-                    )
-                )
+        arrays = [array for one in [*batches, *parts] for array in (one.residues, one.starts)]
+        given = system.given(arrays)
+        pairs = list(zip(given[::2], given[1::2]))
+        made, total = [], (len(database.residues), len(database.names))
+        for part in pairs[BATCHES:]:
+            table = system.call(functions.index, 1, *part)
+            for queries in pairs[:BATCHES]:
+                made.append(system.call(functions.find, 1, *part, table, *queries, *total))
         return made
 
-    def is_right(results):
-        # Each query finds itself, in one part, with a score above zero.
-        found = [sum(hits.reshape(-1, functions.LIMIT, 7)[:, 0, 2] > 0) for hits in results]
-        return sum(found) >= sum(len(batch.names) for batch in batches)
-
-    return program, is_right
+    # The same sequences, positions, scores and E-values as in this process.
+    expected = expected_of(program)
+    if not sum(np.count_nonzero(hits[:, 2]) for hits in expected):
+        raise SystemExit("the search has no hits")
+    return program, lambda results: are_equal(results, expected)
 
 
 class Cosmology(ctypes.Structure):
@@ -215,7 +240,7 @@ def hydropad():
     start, moments = kernels.start_of(here), [kernels.moment_of(here, k) for k in range(1, STEPS + 1)]
 
     def program(system):
-        phi = old = system.call(functions.grav, 1, start.strength, system.given(rho_dm), system.given(rho_b))
+        phi = old = system.call(functions.grav, 1, start.strength, *system.given([rho_dm, rho_b]))
         waves = (universe.cosmology.gas, start.displacement, start.velocity, start.pressure)
         moving, state = system.call(functions.initvel, 2, *waves, phi)
         for number, now in enumerate(moments, 1):
@@ -224,18 +249,8 @@ def hydropad():
             phi, old = system.call(functions.grav, 1, now.strength, one, other), phi
         return [moving, state, phi]
 
-    # The same on this host alone, without waiting.
-    class Serial:
-        def call(self, body, count, *arguments):
-            return body(*arguments)
-
-        def given(self, array):
-            return array
-
-    waits, functions.wait_for = functions.wait_for, lambda begun, work: None
-    expected = program(Serial())
-    functions.wait_for = waits
-    return program, lambda results: all(map(np.array_equal, results, expected))
+    expected = expected_of(program)
+    return program, lambda results: are_equal(results, expected)
 
 
 def workflow(path):
@@ -250,12 +265,10 @@ def workflow(path):
 
     def program(system):
         # Files of the client are sent once, however many tasks read them.
-        made, sent = (
-            [],
-            {file: system.given(np.ones(size([file]))) for file in sorted({file for files in own for file in files})},
-        )
+        read = sorted({file for files in own for file in files})
+        made, given = [], dict(zip(read, system.given([np.ones(size([file])) for file in read])))
         for task, files, before in zip(found["tasks"], own, reads):
-            inputs = [*(sent[file] for file in files), *(made[one] for one in before)]
+            inputs = [*(given[file] for file in files), *(made[one] for one in before)]
             body = functions.PROGRAMS[len(inputs)]
             made.append(system.call(body, 1, task["work_seconds"], size(task["outputs"]), *inputs))
         return [system.call(functions.first, 1, made[one]) for one in ends]
@@ -300,21 +313,14 @@ def measured(system, program, is_right):
 
 
 def main():
-    name, address, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    programs = {one: {"chain": chain, "search": search, "hydropad": hydropad}.get(one) for one in sys.argv[4:]}
+    name, address = sys.argv[1:3]
+    programs = {one: {"chain": chain, "search": search, "hydropad": hydropad}.get(one) for one in sys.argv[3:]}
     programs = {pathlib.Path(one).stem: made() if made else workflow(one) for one, made in programs.items()}
     system = {"Gridloom": Gridloom, "Dask": Dask, "Ray": Ray}[name](address)
-    found = {}
-    for one, (program, is_right) in programs.items():
-        found[one] = [measured(system, program, is_right) for _ in range(rounds)]
-        seconds = [row["seconds"] for row in found[one]]
-        print(
-            f"{name}, {one}: {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})",
-            file=sys.stderr,
-            flush=True,
-        )
+    print(json.dumps(list(programs)), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(measured(system, *programs[line.strip()])), flush=True)
     system.close()
-    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -68,14 +68,20 @@ def draw(item, path):
 def page(name):
     """Returns the text of an experiment's page, its rows in the list of all tables and figures, and its plots by file."""
     module, kept = importlib.import_module(name), common.load(name)
-    if kept is None:
-        return None, [[module.TITLE, "all", "not run yet"]], {}
+    skipped = (kept or {}).get("skipped")
+    if kept is None or "figures" not in kept:
+        state = f"not run: {skipped['reason']}" if skipped else "not run yet"
+        return None, [[module.TITLE, "all", state]], {}
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
     setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
     text = [
         f"# {getattr(module, 'HEADING', MODULE_HEADING.format(module.TITLE))}\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
     ]
+    if skipped:
+        text.append(
+            f"\nThe last run, on {skipped['date']} with commit {skipped['commit']}, failed: {skipped['reason']}\n"
+        )
     rows, plots = [], {}
     for item in module.items(kept["figures"]):
         rows.append([f"[{module.TITLE}]({name}.md)", item.what, item.state])
@@ -112,11 +118,24 @@ def main():
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"no experiment has the name '{unknown[0]}'; there are {', '.join(NAMES)}")
+    failed = []
     for name in [] if options.pages else options.names or NAMES:
-        figures = importlib.import_module(name).run(options.full)
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        common.saved(name, {"commit": commit(), "date": date, "is_full": options.full, "figures": figures})
-    write_pages()
+        about = {"commit": commit(), "date": date}
+        try:
+            figures = importlib.import_module(name).run(options.full)
+            common.saved(name, {**about, "is_full": options.full, "figures": figures})
+        except (Exception, SystemExit) as error:
+            # Other experiments run all the same, and earlier figures are kept.
+            reason = " ".join((str(error) or type(error).__name__).replace("|", "/").split())[:300]
+            common.progress(f"{name} is skipped: {reason}")
+            common.saved(name, {**(common.load(name) or {}), "skipped": {**about, "reason": reason}})
+            failed.append(name)
+        write_pages()
+    if options.pages:
+        write_pages()
+    if failed:
+        raise SystemExit(f"not run, with the reasons on their pages: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
