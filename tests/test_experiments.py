@@ -47,7 +47,9 @@ def test_an_experiment_that_fails_is_recorded_and_the_next_one_runs(run, tmp_pat
     with pytest.raises(SystemExit, match="objects"):
         run.main()
     index = (tmp_path / "index.md").read_text()
-    assert "not run: no user / namespaces here" in index and "[Direct communication for NetSolve](netsolve.md)" in index, index
+    assert (
+        "not run: no user / namespaces here" in index and "[Direct communication for NetSolve](netsolve.md)" in index
+    ), index
 
 
 def test_without_another_system_nothing_is_compared(run):

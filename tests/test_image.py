@@ -119,7 +119,7 @@ def test_a_file_that_is_no_picture_is_named(tmp_path, library):
     client = compile_c([IMAGE / "client.c"], tmp_path / "client", "-std=c11")
     for content, error in (
         (b"P6\n1 1\n255\n123", "'P5'"),
-        (b"P5\n2 2\n255\nabc", "has fewer pixels than its header names"),
+        (b"P5\n2 2\n255\nabc", "has fewer pixels than its header states"),
     ):
         (tmp_path / "in.pgm").write_bytes(content)
         done = subprocess.run([client, "grid.toml", "in.pgm", "out.pgm"], capture_output=True, text=True, cwd=tmp_path)

@@ -81,6 +81,8 @@ def test_programs_in_c_and_python_print_the_same_energies(library, tmp_path):
         f'[local]\nservers = 2\nfunctions = ["{PROTEIN}/protein.idl"]\nlibraries = ["{library}"]\n'
     )
     client = compile_c([PROTEIN / "client.c"], tmp_path / "client", "-std=c11")
+    odd = subprocess.run([client, "grid.toml", "13", "5"], capture_output=True, text=True, cwd=tmp_path)
+    assert odd.returncode == 2 and "CHAINS is 5" in odd.stderr
     numbers = ["13", "16", "5", "16", "3"]
     names = ["--residues", "--chains", "--rounds", "--sweeps", "--seed"]
     options = [word for pair in zip(names, numbers) for word in pair]

@@ -157,6 +157,29 @@ def test_programs_in_c_and_python_and_a_simulation_print_the_same_hits(library, 
     assert output(*simulate, *DRIVER, *options).startswith(hits)
 
 
+def test_blanks_in_a_file_are_read_alike(library, search, tmp_path):
+    (tmp_path / "grid.toml").write_text(
+        f'[local]\nservers = 1\nfunctions = ["{SEARCH}/search.idl"]\nlibraries = ["{library}"]\n'
+    )
+    client = compile_c([SEARCH / "client.c"], tmp_path / "client", "-std=c11")
+    sequence = "MKVLAWQRDNEGHIKFPSTYVCMWQRHKLD"
+    (tmp_path / "plain.faa").write_text(f">a\n{sequence}\n")
+    (tmp_path / "blank.faa").write_text(f"\n \t\r\n>a b\n{sequence[:9]} {sequence[9:14]}\t{sequence[14:]} \n\n")
+    assert np.array_equal(search.read(tmp_path / "blank.faa").residues, search.read(tmp_path / "plain.faa").residues)
+    hits = [output(client, "grid.toml", name, "-", folder=tmp_path) for name in ("plain.faa", "blank.faa")]
+    assert hits[0] == hits[1] and hits[0].startswith("a a "), hits
+
+
+def test_wrong_arguments_are_refused(search, database, library):
+    proteins = search.read(database)
+    with gl.local(functions=[SEARCH / "search.idl"], libraries=[library], servers=1) as grid:
+        index, count = grid.function("search/index"), len(proteins.names)
+        with pytest.raises(gl.errors.GridloomError, match="residues.*expected 0 to 23"):
+            index(np.where(proteins.residues == 3, 24, proteins.residues).astype(np.int8), count, proteins.starts)
+        with pytest.raises(gl.errors.TaskError):
+            index(proteins.residues, count, proteins.starts[::-1].copy())
+
+
 def test_real_proteins_are_found(library, search, grid):
     """All proteins of a bacterium: of the alignments that are significant, all but a few are found."""
     if importlib.util.find_spec("pyhmmer") is None:

@@ -54,7 +54,7 @@ static double *read_picture(const char *path, int *h, int *w) {
     double *image = image_of(*h, *w);
     for (long at = 0; at < (long)*h * *w; at++) {
         int c = fgetc(in);
-        if (c == EOF) mistake(path, "has fewer pixels than its header names");
+        if (c == EOF) mistake(path, "has fewer pixels than its header states");
         image[at] = c;
     }
     fclose(in);
@@ -72,7 +72,8 @@ static double write_picture(const char *path, int h, int w, const double *image)
         fputc((int)pixel, out);
         sum += pixel;
     }
-    if (fclose(out) != 0) mistake(path, "cannot be written");
+    int failed = ferror(out);
+    if (fclose(out) != 0 || failed) mistake(path, "cannot be written");
     return sum / ((double)h * w);
 }
 

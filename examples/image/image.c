@@ -11,7 +11,7 @@
 
 static int within(int at, int count) { return at < 0 ? 0 : at < count ? at : count - 1; }
 
-/* The pixel at that place, of which the nearest one of the image is taken. */
+/* The pixel there, or the nearest one in the image. */
 static double pixel(int h, int w, const double *f, int row, int column) {
     return f[(long)within(row, h) * w + within(column, w)];
 }

@@ -25,7 +25,7 @@ static const double HOT = 0.7, COLD = 0.002;
 static double *numbers(size_t count) {
     double *made = calloc(count, sizeof *made);
     if (made == NULL) {
-        fprintf(stderr, "there is no memory for %zu numbers\n", count);
+        fprintf(stderr, "cannot allocate %zu numbers\n", count);
         exit(1);
     }
     return made;
@@ -35,6 +35,12 @@ static int option(int argc, char **argv, int at, int otherwise) {
     int value = argc > at ? atoi(argv[at]) : otherwise;
     if (value > 0) return value;
     fprintf(stderr, "usage: %s CONFIGURATION [RESIDUES [CHAINS [ROUNDS [SWEEPS [SEED]]]]], numbers above 0\n", argv[0]);
+    exit(2);
+}
+
+static int chains_of_a_half(int chains) {
+    if (chains % 2 == 0) return chains / 2;
+    fprintf(stderr, "CHAINS is %d; it must be an even number, since the chains are cut into two halves\n", chains);
     exit(2);
 }
 
@@ -81,7 +87,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    int n = option(argc, argv, 2, 13), chains = option(argc, argv, 3, 96) / 2, rounds = option(argc, argv, 4, 20);
+    int n = option(argc, argv, 2, 13), chains = chains_of_a_half(option(argc, argv, 3, 96)), rounds = option(argc, argv, 4, 20);
     int sweeps = option(argc, argv, 5, 64), seed = option(argc, argv, 6, 1), row = 2 * n - 1;
     double *kinds = fibonacci(n), *energies = numbers(2 * (size_t)chains), *halves[2], *crossed[2];
     grpc_function_handle_t anneal, cross;

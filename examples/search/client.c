@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <grpc.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ typedef struct {
 static void *memory(void *old, size_t size) {
     void *made = realloc(old, size);
     if (made == NULL) {
-        fprintf(stderr, "there is no memory of %zu bytes\n", size);
+        fprintf(stderr, "cannot allocate %zu bytes\n", size);
         exit(1);
     }
     return made;
@@ -79,14 +80,16 @@ static char *content(const char *path, size_t *size) {
 static proteins read_proteins(const char *path) {
     size_t size;
     char *text = content(path, &size);
+    char *begin = text;
     int headers = 0;
-    for (char *c = text; *c; c++) headers += *c == '>' && (c == text || c[-1] == '\n');
-    if (*text != '>') mistake(path, "is not a file in FASTA format: its first line does not begin with '>'");
+    /* Blank lines before the first header. */
+    for (size_t blank; begin[blank = strspn(begin, " \t\r\v\f")] == '\n';) begin += blank + 1;
+    for (char *c = begin; *c; c++) headers += *c == '>' && (c == begin || c[-1] == '\n');
+    if (*begin != '>') mistake(path, "is not a file in FASTA format: its first line does not begin with '>'");
     proteins p = with_room(headers, size);
     signed char *one = memory(NULL, size + 1);
-    for (char *at = text; *at;) {
-        int length = 0;
-        size_t line = strcspn(at, "\n"), blank = strspn(at + 1, " \t\r"), width = strcspn(at + 1 + blank, " \t\r\n");
+    for (char *at = begin; *at;) {
+        size_t length = 0, line = strcspn(at, "\n"), blank = strspn(at + 1, " \t\r"), width = strcspn(at + 1 + blank, " \t\r\n");
         char *name = memory(NULL, width + 2);
         snprintf(name, width + 2, "%.*s", (int)width, at + 1 + blank);
         if (width == 0) strcpy(name, "?");
@@ -95,7 +98,8 @@ static proteins read_proteins(const char *path) {
             if (!isspace((unsigned char)*at)) one[length++] = (signed char)(letter ? letter - SEARCH_LETTERS : strchr(SEARCH_LETTERS, 'X') - SEARCH_LETTERS);
         }
         while (length > 0 && SEARCH_LETTERS[one[length - 1]] == '*') length--;
-        append(&p, one, length, name);
+        if (length > (size_t)(INT_MAX - p.starts[p.count])) mistake(path, "has more than 2147483647 residues; cut it into several files");
+        append(&p, one, (int)length, name);
     }
     free(text), free(one);
     if (p.starts[p.count] == 0) mistake(path, "has no sequences");

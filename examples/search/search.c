@@ -15,6 +15,7 @@
 #include "search.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,27 @@ static const signed char SCORES[LETTERS][LETTERS] = {
  * 460-480): lambda per unit of score, K, and the relative entropy H in nats per aligned pair. */
 static const double LAMBDA = 0.267, K = 0.041, H = 0.14;
 
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+/* Ends the process unless these are the beginnings of `count` sequences that cover `n` numbers, and the end of the last one. */
+static void check_starts(const char *name, int n, int count, const int *starts) {
+    int is_right = count >= 0 && starts[0] == 0 && starts[count < 0 ? 0 : count] == n;
+    for (int s = 0; is_right && s < count; s++) is_right = starts[s] <= starts[s + 1];
+    if (is_right) return;
+    fprintf(stderr, "search: '%s' must begin with 0, never decrease, and end with %d\n", name, n);
+    abort();
+}
+
+/* The same for an index of `n` residues: positions of words. */
+static void check_index(int n, const int *first, const int *at) {
+    int is_right = first[0] == 0 && first[SEARCH_WORDS] <= n;
+    for (int word = 0; is_right && word < SEARCH_WORDS; word++) is_right = first[word] <= first[word + 1];
+    for (int k = 0; is_right && k < first[SEARCH_WORDS]; k++) is_right = at[k] >= 0 && at[k] <= n - SEARCH_WORD;
+    if (is_right) return;
+    fprintf(stderr, "search: 'first' and 'at' are no index of %d residues; make one with search/index\n", n);
+    abort();
+}
+
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
 /* The number of a word, or -1 if one of its residues is not one of the 20 standard ones. */
@@ -71,6 +93,7 @@ static int word_at(const signed char *residues) {
 }
 
 void search_index(int n, const signed char *residues, int count, const int *starts, int *first, int *at) {
+    check_starts("starts", n, count, starts);
     memset(first, 0, (SEARCH_WORDS + 1) * sizeof *first);
     memset(at, 0, (size_t)n * sizeof *at);
     for (int pass = 0; pass < 2; pass++) {
@@ -304,10 +327,12 @@ static int longest(int count, const int *starts) {
 void search_search(int n, const signed char *residues, int count, const int *starts, const int *first, const int *at, int m,
                    const signed char *queries, int number, const int *begins, long total, int sequences, double evalue_max, int limit,
                    int *found, int *hits, double *evalues) {
+    check_starts("starts", n, count, starts);
+    check_starts("begins", m, number, begins);
+    check_index(n, first, at);
     int *words = malloc(SEARCH_WORDS * sizeof *words);
     cell *row = malloc(((size_t)longest(count, starts) + 1) * sizeof *row);
     if (words == NULL || row == NULL) abort();
-    (void)m;
     memset(hits, 0, (size_t)number * limit * SEARCH_FIELDS * sizeof *hits);
     memset(evalues, 0, (size_t)number * limit * sizeof *evalues);
     for (int q = 0; q < number; q++) {
@@ -341,11 +366,12 @@ void search_search(int n, const signed char *residues, int count, const int *sta
 
 void search_exact(int n, const signed char *residues, int count, const int *starts, int m, const signed char *queries, int number,
                   const int *begins, long total, int sequences, int *scores, double *evalues) {
+    check_starts("starts", n, count, starts);
+    check_starts("begins", m, number, begins);
     int most = longest(number, begins);
     /* By position in the query: the best score that ends there, and the best one that ends there with a gap in the query. */
     int *best = malloc(((size_t)most + 1) * sizeof *best), *gap = malloc(((size_t)most + 1) * sizeof *gap);
     if (best == NULL || gap == NULL) abort();
-    (void)n, (void)m;
     for (int q = 0; q < number; q++) {
         const signed char *query = queries + begins[q];
         int length = begins[q + 1] - begins[q];

@@ -60,12 +60,14 @@ def read(path):
         elif line.strip() and not sequences:
             raise SystemExit(f"{path} is not a file in FASTA format: its first line does not begin with '>'")
         elif sequences:
-            sequences[-1].append(line.strip())
+            sequences[-1].append("".join(line.split()))
     coded = [
         code[np.frombuffer("".join(lines).rstrip("*").encode("ascii", "replace"), np.uint8)] for lines in sequences
     ]
     if not any(map(len, coded)):
         raise SystemExit(f"{path} has no sequences")
+    if sum(map(len, coded)) > np.iinfo(np.int32).max:
+        raise SystemExit(f"{path} has more than {np.iinfo(np.int32).max} residues; cut it into several files")
     return Proteins(names, np.concatenate(coded), np.cumsum([0, *map(len, coded)]).astype(np.int32))
 
 
@@ -160,9 +162,7 @@ def main():
     parser.add_argument("--library", type=pathlib.Path, help="the compiled search.c, for an embedded grid")
     parser.add_argument("--database", type=pathlib.Path, help="proteins in FASTA format")
     parser.add_argument("--queries", type=pathlib.Path, help="the same")
-    parser.add_argument(
-        "--every", type=int, default=60, help="without --queries, every so many-th protein is a query [60]"
-    )
+    parser.add_argument("--every", type=int, default=60, help="without --queries, every Nth protein is a query [60]")
     parser.add_argument("--parts", type=int, default=8, help="parts of the database [8]")
     parser.add_argument("--servers", type=int, default=2, help="of an embedded grid [2]")
     parser.add_argument("--evalue", type=float, default=1e-3, help="largest E-value of a hit [0.001]")

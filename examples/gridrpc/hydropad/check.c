@@ -304,7 +304,7 @@ int main(void) {
     the_pancake(64, 32);
     the_pancake(64, 64);
     the_pancake_of_gas();
-waves_grow(0);
+    waves_grow(0);
     waves_grow(0.15);
     the_spectrum_grows(0.15);
     return failures > 0;
