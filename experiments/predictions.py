@@ -20,7 +20,7 @@ import objects
 from common import GRIDLOOM, RELEASE, ROOT, WORK, Item, output, progress, table
 
 TITLE = "Predictions"
-SUBTITLE = "predicted and measured times of the papers' experiments"
+HEADING = "Predictions: predicted and measured times of the papers' experiments"
 PAPER = "The papers compare predicted with measured times by examples only; the aims here are Gridloom's"
 BENCH = ROOT / "bench"
 MEDIAN_MAX, P90_MAX = 0.10, 0.20

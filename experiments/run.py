@@ -15,15 +15,18 @@ import importlib
 
 import common
 
-NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects", "gras", "predictions"]
+NAMES = ["smartgridrpc", "netsolve", "omnistorage", "objects", "gras", "alternatives", "predictions"]
 
-SUBTITLE = "the paper's tables and figures, repeated with Gridloom"
+#: The heading of a page, unless the experiment has one of its own.
+MODULE_HEADING = "{}: the paper's tables and figures, repeated with Gridloom"
+
 INDEX = """# The papers' experiments
 
 `make experiments` repeats experiments of the papers that Gridloom follows. The table lists the papers' tables and figures with
 their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. Times
-are virtual times of the simulator, except for GRAS, whose messages are exchanged by real processes, and for predictions, which are compared with
-real processes on emulated networks.
+are virtual times of the simulator, with three exceptions. For GRAS, real processes exchange messages. Predictions are compared with
+real processes on emulated networks. For [today's alternatives](alternatives.md), Dask and Ray run beside Gridloom on an emulated network, and
+the states compare Gridloom with them.
 
 """
 
@@ -59,14 +62,20 @@ def draw(item, path):
 def page(name):
     """Returns the text of an experiment's page, its rows in the list of all tables and figures, and its plots by file."""
     module, kept = importlib.import_module(name), common.load(name)
-    if kept is None:
-        return None, [[module.TITLE, "all", "not run yet"]], {}
+    skipped = (kept or {}).get("skipped")
+    if kept is None or "figures" not in kept:
+        state = f"not run: {skipped['reason']}" if skipped else "not run yet"
+        return None, [[module.TITLE, "all", state]], {}
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
     setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
     text = [
-        f"# {module.TITLE}: {getattr(module, 'SUBTITLE', SUBTITLE)}\n\n{module.PAPER}.\n\n{setup}\n\n",
+        f"# {getattr(module, 'HEADING', MODULE_HEADING.format(module.TITLE))}\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
     ]
+    if skipped:
+        text.append(
+            f"\nThe last run, on {skipped['date']} with commit {skipped['commit']}, failed: {skipped['reason']}\n"
+        )
     rows, plots = [], {}
     for item in module.items(kept["figures"]):
         rows.append([f"[{module.TITLE}]({name}.md)", item.what, item.state])
@@ -94,6 +103,16 @@ def write_pages():
     common.written(common.PAGES / "index.md", index(rows))
 
 
+def figures_of(name, options):
+    """Run an experiment, or one part of it, whose other parts keep their figures."""
+    module = importlib.import_module(name)
+    if not options.part:
+        return module.run(options.full)
+    found = module.run(options.full, [options.part])
+    found = (common.load(name) or {"figures": {}})["figures"] | found
+    return {part: found[part] for part in module.PARTS if part in found}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
@@ -105,19 +124,26 @@ def main():
         parser.error(f"no experiment has the name '{unknown[0]}'; there are {', '.join(NAMES)}")
     if options.part and options.names != ["predictions"]:
         parser.error("only 'predictions' has parts: run.py predictions --part NAME")
+    failed = []
     for name in [] if options.pages else options.names or NAMES:
-        module = importlib.import_module(name)
-        if options.part:
-            if options.part not in module.PARTS:
-                parser.error(f"no part has the name '{options.part}'; there are {', '.join(module.PARTS)}")
-            found = module.run(options.full, [options.part])
-            found = (common.load(name) or {"figures": {}})["figures"] | found
-            figures = {part: found[part] for part in module.PARTS if part in found}
-        else:
-            figures = module.run(options.full)
+        if options.part and options.part not in (parts := importlib.import_module(name).PARTS):
+            parser.error(f"no part has the name '{options.part}'; there are {', '.join(parts)}")
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        common.saved(name, {"commit": commit(), "date": date, "is_full": options.full, "figures": figures})
-    write_pages()
+        about = {"commit": commit(), "date": date}
+        try:
+            figures = figures_of(name, options)
+            common.saved(name, {**about, "is_full": options.full, "figures": figures})
+        except (Exception, SystemExit) as error:
+            # Other experiments run all the same, and earlier figures are kept.
+            reason = " ".join((str(error) or type(error).__name__).replace("|", "/").split())[:300]
+            common.progress(f"{name} is skipped: {reason}")
+            common.saved(name, {**(common.load(name) or {}), "skipped": {**about, "reason": reason}})
+            failed.append(name)
+        write_pages()
+    if options.pages:
+        write_pages()
+    if failed:
+        raise SystemExit(f"not run, with the reasons on their pages: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

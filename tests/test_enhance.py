@@ -35,7 +35,7 @@ def test_an_impulse_shows_each_kernel():
     assert np.array_equal(enhance.sobel(point, 0, 0)[3:6, 3:6], [[2, 2, 2], [2, 0, 2], [2, 2, 2]])
 
 
-@pytest.mark.parametrize("strips", [2, 3, 7])
+@pytest.mark.parametrize("strips", [2, 3, 7, 97])
 def test_strips_give_the_whole_images_bits(strips):
     image = np.random.default_rng(strips).uniform(0, 255, (97, 61))
     (whole,) = demo.enhance_with(here, image, 1)

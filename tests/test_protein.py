@@ -7,7 +7,7 @@ import sys
 import gridloom as gl
 import numpy as np
 import pytest
-from c_library import PROGRAM, ROOT, needs_cc
+from c_library import PROGRAM, ROOT, compile_c, needs_cc, the_library  # noqa: F401 (a fixture)
 
 pytestmark = needs_cc
 PROTEIN = ROOT / "examples" / "protein"
@@ -74,3 +74,22 @@ def test_the_result_does_not_depend_on_where_the_calls_run(library):
             re.findall(r"^lowest energy of 16 chains: (-?[\d.]+)\nmedian: (-?[\d.]+)$", done.stdout, re.MULTILINE)
         )
     assert outputs[0] and outputs[0] == outputs[1]
+
+
+def test_programs_in_c_and_python_print_the_same_energies(library, tmp_path):
+    (tmp_path / "grid.toml").write_text(
+        f'[local]\nservers = 2\nfunctions = ["{PROTEIN}/protein.idl"]\nlibraries = ["{library}"]\n'
+    )
+    client = compile_c([PROTEIN / "client.c"], tmp_path / "client", "-std=c11")
+    odd = subprocess.run([client, "grid.toml", "13", "5"], capture_output=True, text=True, cwd=tmp_path)
+    assert odd.returncode == 2 and "CHAINS is 5" in odd.stderr
+    numbers = ["13", "16", "5", "16", "3"]
+    names = ["--residues", "--chains", "--rounds", "--sweeps", "--seed"]
+    options = [word for pair in zip(names, numbers) for word in pair]
+    commands = [client, "grid.toml", *numbers], [sys.executable, PROTEIN / "protein.py", "--library", library, *options]
+    outputs = []
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1] and outputs[0].startswith("lowest energy of 16 chains: ")

@@ -228,11 +228,11 @@ def enhance_with(call, image, strips):
     """The program. ``call(function name, argument lists)`` makes a wave of calls and returns their results."""
     parts = list(pieces(image, strips))
     fine = call("laplacian", [(f, top, bottom) for f, top, bottom in parts])
-    # The gradient keeps two of the three halo rows, which the mean over 5 x 5 pixels then uses.
-    inner = [(top and top - 2, bottom and bottom - 2) for _, top, bottom in parts]
+    # The gradient keeps up to two of the three halo rows, which the mean over 5 x 5 pixels then uses.
+    inner = [(max(top - 2, 0), max(bottom - 2, 0)) for _, top, bottom in parts]
     gradient = call("sobel", [(f, *cut) for (f, _, _), cut in zip(parts, inner)])
     sharp = call("sharpen", [(f, fine_part, top, bottom) for (f, top, bottom), fine_part in zip(parts, fine)])
-    smooth = call("smooth", [(g, top and 2, bottom and 2) for g, (_, top, bottom) in zip(gradient, parts)])
+    smooth = call("smooth", [(g, min(top, 2), min(bottom, 2)) for g, (_, top, bottom) in zip(gradient, parts)])
     peaks = [peak for _, peak in smooth]
     while len(peaks) > 1:
         rest = peaks[len(peaks) // 2 * 2 :]

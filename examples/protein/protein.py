@@ -30,11 +30,23 @@ def fibonacci(residues):
     return np.array([1.0 if kind == "A" else -1.0 for kind in last])
 
 
+def mixed(x):
+    """The finaliser of SplitMix64 on uint64 arrays, as in protein.c."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 def chains(count, residues, seed):
-    """Two halves of chains with random directions."""
-    angles = np.random.default_rng(seed).uniform(-np.pi, np.pi, (2, count // 2, 2 * residues - 1))
-    angles[:, :, -1] = 1.0
-    return list(angles)
+    """Two halves of chains with random directions, float64[count // 2, 2 * residues - 1] each, the same as in client.c."""
+    half, variables = count // 2, 2 * (residues - 1)
+    start = mixed(mixed(np.array([seed], np.uint64)) + np.uint64(2**64 - 1))
+    of_chain = mixed(start + np.arange(2 * half, dtype=np.uint64))
+    bits = mixed(of_chain[:, np.newaxis] + np.arange(variables, dtype=np.uint64)) >> np.uint64(11)
+    angles = np.ones((2 * half, variables + 1))
+    angles[:, :-1] = np.pi * (2 * (bits * 2.0**-53) - 1)
+    return [angles[:half], angles[half:]]
 
 
 def record(grid, kinds, halves, sweeps, rounds, seed, place=lambda function, half: function):
@@ -44,7 +56,9 @@ def record(grid, kinds, halves, sweeps, rounds, seed, place=lambda function, hal
     for number in range(rounds):
         temperature = HOT * (COLD / HOT) ** (number / max(rounds - 1, 1))
         for half in (0, 1):
-            halves[half], energies[half] = place(anneal, half)(kinds, sweeps, temperature, seed + half, number, halves[half])
+            halves[half], energies[half] = place(anneal, half)(
+                kinds, sweeps, temperature, seed + half, number, halves[half]
+            )
         if number < rounds - 1:
             halves = [place(cross, half)(kinds, seed, number, half, *halves) for half in (0, 1)]
     return halves, energies
@@ -63,7 +77,14 @@ def main():
     libraries = [options.library] if options.library else []
     with gl.local(functions=[FUNCTIONS], libraries=libraries, servers=2) as grid:
         with grid.group():
-            _, energies = record(grid, kinds, chains(options.chains, options.residues, options.seed), options.sweeps, options.rounds, options.seed)
+            _, energies = record(
+                grid,
+                kinds,
+                chains(options.chains, options.residues, options.seed),
+                options.sweeps,
+                options.rounds,
+                options.seed,
+            )
         found = np.concatenate([handle.get() for handle in energies])
         if grid.simulated and not found.any():
             print("simulated: no energies, since functions were not run ('--execute' runs them)")
