@@ -13,6 +13,7 @@ are read, too.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import re
@@ -248,6 +249,8 @@ class Grpc:
                 self._channel = grpc.secure_channel(self._target, grpc.ssl_channel_credentials(given), options)
             else:
                 self._channel = grpc.insecure_channel(self._target, options)
+            # The threads of a channel that is still open can keep the process from ending.
+            atexit.register(self._channel.close)
         return self._channel
 
     def _listed(self) -> list[str]:
