@@ -10,6 +10,7 @@ use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -54,8 +55,22 @@ pub struct Hosts {
     keys: GridFolder,
     /// Standard input of the commands, which keeps their processes running.
     inputs: Arc<Mutex<Vec<PipeWriter>>>,
-    /// The other ends, by the name of the file that identifies the process.
-    requests: Mutex<BTreeMap<OsString, PipeReader>>,
+    /// The requests, by the name of the file that identifies the process.
+    requests: Mutex<BTreeMap<OsString, SentRequest>>,
+}
+
+/// A request for a process, in the pipe of the command that reaches its host.
+struct SentRequest {
+    pipe: PipeReader,
+    is_written: Arc<AtomicBool>,
+}
+
+impl SentRequest {
+    /// True if nobody has read the end of the request, and nobody can: the command has ended.
+    fn is_unread(&self) -> bool {
+        !self.is_written.load(Ordering::Acquire)
+            || rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|unread_bytes| unread_bytes > 0)
+    }
 }
 
 impl Options {
@@ -133,12 +148,14 @@ impl Hosts {
         line.push('\n');
         let words = target.host_command()?;
         let (input, mut writer) = pipe().context("a pipe")?;
-        let unread = input.try_clone().context("a pipe")?;
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(identity(launch), unread);
+        let is_written = Arc::new(AtomicBool::new(false));
+        let sent = SentRequest { pipe: input.try_clone().context("a pipe")?, is_written: is_written.clone() };
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(identity(launch), sent);
         let inputs = self.inputs.clone();
         // In a thread, because a large request does not fit into the pipe. A failed write needs no error: the connection reports its own.
         std::thread::spawn(move || {
             if writer.write_all(line.as_bytes()).is_ok() {
+                is_written.store(true, Ordering::Release);
                 inputs.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
             }
         });
@@ -147,10 +164,10 @@ impl Hosts {
         Ok(command)
     }
 
-    /// True if the host has not read the whole request for a process, whose command has ended: the process has not begun.
+    /// True if a process has not begun whose command has ended, because its host has not read the whole request.
     fn has_not_begun(&self, launch: &Launch) -> bool {
         let request = self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(&identity(launch));
-        request.is_some_and(|request| rustix::io::ioctl_fionread(&request).is_ok_and(|unread_bytes| unread_bytes > 0))
+        request.is_some_and(|request| request.is_unread())
     }
 
     /// Issues the keys of a process.
