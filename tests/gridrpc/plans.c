@@ -45,7 +45,7 @@ static char *content(const char *name) {
 
 static void planned_and_not_called(void) {
     int runs = 0, seen = 0;
-    double seconds = -1;
+    double seconds = -1, needed = -1, call_by_call = -1, available = -1;
     size_t calls = 0;
     char *plan = NULL;
     fill();
@@ -67,6 +67,9 @@ static void planned_and_not_called(void) {
     OK(grpc_plan_predicted_np(plan, &seconds, &calls));
     CHECK(seconds > 0);
     EQUAL(2, calls);
+    OK(grpc_plan_client_memory_np(plan, &needed, &call_by_call, &available));
+    CHECK(needed >= 2 * sizeof y && needed <= call_by_call && available > needed);
+    OK(grpc_plan_client_memory_np(plan, NULL, NULL, NULL));
     CHECK(strstr(plan, "\"heuristic\": \"heft\"") != NULL && strstr(plan, "\"problem\": ") != NULL);
     free(plan);
     /* The plan as text. */
@@ -192,6 +195,7 @@ static void mistakes(void) {
     CHECK(moved == NULL);
     EQUAL(-1, grpc_plan_server_np(plan, 2, name, sizeof name));
     EXPECT(GRPC_OTHER_ERROR_CODE, grpc_plan_predicted_np("{}", &seconds, NULL));
+    EXPECT(GRPC_OTHER_ERROR_CODE, grpc_plan_client_memory_np("{}", &seconds, NULL, NULL));
     OK(grpc_plan_predicted_np(plan, NULL, NULL));
     free(plan);
 }

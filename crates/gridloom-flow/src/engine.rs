@@ -149,7 +149,7 @@ impl FlowEngine {
         let terms = Sharing::of_transfer(model, resources, transfer);
         let bound = terms.bound(model, resources);
         let table = &resources.links;
-        let elements = model.link_weights(transfer.links, return_links);
+        let elements = model.link_weights(transfer.links, return_links).chain(transfer.beside.iter().copied());
         let elements = elements.map(|(link, weight)| (table[link.0 as usize].constraint, weight));
         let is_latency_only = transfer.links.is_empty();
         let at_once = transfer.latency_s <= 0.0 && !is_latency_only;

@@ -61,6 +61,9 @@ pub struct Transfer<'a> {
     pub links: &'a [LinkIndex],
     /// The links that the acknowledgements cross.
     pub return_links: &'a [LinkIndex],
+    /// Links outside the route that the transfer uses too, and the bytes that pass there per byte of the transfer. They limit
+    /// its rate, but have no effect on its penalty.
+    pub beside: &'a [(LinkIndex, f64)],
     /// Latency of the forward path, seconds.
     pub latency_s: f64,
     pub size_bytes: f64,
@@ -74,7 +77,8 @@ pub struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// Creates a transfer over these links with no rate limit and no acknowledgements.
     pub fn new(links: &'a [LinkIndex], latency_s: f64, size_bytes: f64) -> Transfer<'a> {
-        Transfer { links, return_links: &[], latency_s, size_bytes, rate_max: f64::INFINITY, latency_passed_s: 0.0 }
+        let (rate_max, latency_passed_s) = (f64::INFINITY, 0.0);
+        Transfer { links, return_links: &[], beside: &[], latency_s, size_bytes, rate_max, latency_passed_s }
     }
 }
 

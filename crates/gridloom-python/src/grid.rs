@@ -331,9 +331,15 @@ impl RawGrid {
         interruptible(py, move || grid.advance(seconds))
     }
 
-    fn compute(&self, py: Python<'_>, work_flops: f64) -> PyResult<()> {
+    fn compute(&self, py: Python<'_>, work_flops: f64, accessed_bytes: u64) -> PyResult<()> {
         let grid = self.grid.live(py)?;
-        interruptible(py, move || grid.compute(work_flops))
+        interruptible(py, move || grid.compute_on(work_flops, accessed_bytes))
+    }
+
+    fn hold_memory(&self, py: Python<'_>, size_bytes: u64) -> PyResult<()> {
+        let grid = self.grid.live(py)?;
+        detached(py, move || grid.hold_memory(size_bytes));
+        Ok(())
     }
 
     #[getter]

@@ -57,6 +57,11 @@ impl RawPlan {
         Ok((to_plain(py, &explained)?, explained.to_string()))
     }
 
+    /// The memory that the client needs, as a record; none for a plan whose basis is not known.
+    fn client_memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_plain(py, &py.detach(|| self.0.client_memory()))
+    }
+
     fn critical_path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_plain(py, &py.detach(|| self.0.critical_path()).or_raise(py)?)
     }

@@ -7,6 +7,8 @@ use gridloom_base::limits::{EVENTS_AT_ONE_TIME_MAX, PARTS};
 use gridloom_flow::NetworkModel;
 use gridloom_platform::HostId;
 
+use crate::memory::HostMemory;
+
 /// The configuration of a simulation besides the platform.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
@@ -20,6 +22,8 @@ pub struct SimConfig {
     pub reference_flops: f64,
     /// Disk rates, bytes per second; other hosts have 1 GB/s.
     pub disks: BTreeMap<HostId, f64>,
+    /// The memories of hosts that page. Other hosts never page.
+    pub memories: BTreeMap<HostId, HostMemory>,
     /// Start times of programs on hosts, seconds; other hosts have 2 ms.
     pub program_starts_s: BTreeMap<HostId, f64>,
     /// Upload limits, bytes per second: total rate at which a host sends bulk data to other hosts.
@@ -44,6 +48,7 @@ impl Default for SimConfig {
             message_overhead_bytes: 64,
             reference_flops: 1e9,
             disks: BTreeMap::new(),
+            memories: BTreeMap::new(),
             program_starts_s: BTreeMap::new(),
             upload_limits: BTreeMap::new(),
             storages: BTreeMap::new(),

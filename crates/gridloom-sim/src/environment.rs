@@ -24,6 +24,7 @@ use crate::config::SimConfig;
 use crate::hosts::Hosts;
 use crate::instruments::Instruments;
 use crate::kernel::Kernel;
+use crate::memory::Memories;
 use crate::network::{Route, Routes};
 use crate::scheduled_event::ScheduledEvent;
 use crate::timeline::timeline;
@@ -62,15 +63,19 @@ impl Environment {
             resources.add_link(link.bandwidth, link.latency_s, policy);
         }
         let uploads = config.upload_limits.iter().map(|(host, rate)| {
-            (*host, resources.add_link(upload_bandwidth(&config.network, *rate), 0.0, Policy::Shared))
+            (*host, resources.add_link(link_bandwidth(&config.network, *rate), 0.0, Policy::Shared))
         });
         let uploads = uploads.collect();
+        let link_bandwidth = |rate| link_bandwidth(&config.network, rate);
+        let memories = Arc::new(Memories::new(&config.memories, &mut resources, link_bandwidth));
         let hosts = Hosts::new(&platform, &config.disks, config.program_starts_s.clone(), &mut resources);
+        let hosts = hosts.with_memories(memories.clone());
         let engine = FlowEngine::new(resources, config.network);
         let instruments = Instruments::new(config.seed, platform.links().len());
         let mut kernel = Kernel::new(engine, timeline(&platform), instruments);
         kernel.begin_changes(0.0);
-        let routes = Routes::new(platform.clone(), config.network, config.message_overhead_bytes).with_uploads(uploads);
+        let routes = Routes::new(platform.clone(), config.network, config.message_overhead_bytes);
+        let routes = routes.with_uploads(uploads).with_memories(memories);
         Environment { platform, kernel, hosts, routes }
     }
 
@@ -80,7 +85,7 @@ impl Environment {
     /// If the host began without a limit.
     pub(crate) fn limit_uploads(&mut self, host: HostId, bytes_per_second: f64) {
         let link = self.routes.upload_of(host).expect("the host began with a limit");
-        self.kernel.set_bandwidth_now(link, upload_bandwidth(self.routes.paths.model(), bytes_per_second));
+        self.kernel.set_bandwidth_now(link, link_bandwidth(self.routes.paths.model(), bytes_per_second));
     }
 
     /// Applies the next profile change that is due. Returns its consequences for nodes and processes.
@@ -144,9 +149,9 @@ impl Environment {
     }
 }
 
-/// Returns the bandwidth of the link that represents a host's upload limit. The model reserves a part of each link for
-/// protocol overhead, which the limit does not count.
-fn upload_bandwidth(model: &NetworkModel, bytes_per_second: f64) -> f64 {
+/// Returns the bandwidth of a link that represents a host's upload limit or its swap. The model reserves a part of each link
+/// for protocol overhead, which these rates do not count.
+fn link_bandwidth(model: &NetworkModel, bytes_per_second: f64) -> f64 {
     bytes_per_second / model.bandwidth_factor
 }
 

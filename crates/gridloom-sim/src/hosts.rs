@@ -3,11 +3,13 @@
 //! The engine treats a disk as another processor whose operations are bytes. Disks are numbered after all hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gridloom_flow::{HostIndex, Resources};
 use gridloom_platform::{HostId, Platform};
 
 use crate::kernel::Kernel;
+use crate::memory::{Memories, PagedMemory};
 
 /// Default rate of a disk, bytes per second.
 pub(crate) const DISK_RATE_DEFAULT: f64 = 1e9;
@@ -25,6 +27,7 @@ pub(crate) struct Hosts {
     /// Speed factors set by profiles.
     profile_factors: BTreeMap<HostId, f64>,
     off: BTreeSet<HostId>,
+    memories: Arc<Memories>,
 }
 
 impl Hosts {
@@ -42,8 +45,18 @@ impl Hosts {
             resources.add_host(disks.get(&HostId(number)).copied().unwrap_or(DISK_RATE_DEFAULT), 1);
         }
         let speeds_flops = platform.hosts().iter().map(|host| host.speed_flops).collect();
-        let (fault_factors, profile_factors, off) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Hosts { speeds_flops, program_starts_s, fault_factors, profile_factors, off }
+        let (fault_factors, profile_factors, off, memories) = Default::default();
+        Hosts { speeds_flops, program_starts_s, fault_factors, profile_factors, off, memories }
+    }
+
+    /// Adds the memories of the hosts that page.
+    pub(crate) fn with_memories(self, memories: Arc<Memories>) -> Hosts {
+        Hosts { memories, ..self }
+    }
+
+    /// Returns the memory of a host, if it pages.
+    pub(crate) fn memory(&self, host: HostId) -> Option<&PagedMemory> {
+        self.memories.of(host)
     }
 
     /// Sets a host's speed to `factor` times its described speed.

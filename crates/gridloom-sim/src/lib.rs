@@ -12,6 +12,7 @@
 //! grid         nodes, their connections, calls and disks    process   user processes and their waits
 //! environment  clock, hosts and routes, for both            network   routes, connections, sockets
 //! kernel       clock, queue, flows                          hosts     speeds, disks, hosts that are off
+//! memory       hosts whose data do not fit into memory
 //! instruments  trace, observer, log                         inspect   read access for checks of invariants
 //! replay       given transfers and executions, without machines
 //! standstill   detection of endless events at one time
@@ -28,6 +29,7 @@ mod hosts;
 pub mod inspect;
 mod instruments;
 mod kernel;
+mod memory;
 mod network;
 pub mod observe;
 pub mod process;
@@ -43,6 +45,7 @@ mod world;
 
 pub use config::SimConfig;
 pub use grid::{Bodies, BoxedMachine, Files, Halt};
+pub use memory::HostMemory;
 pub use simulation::Simulation;
 pub use trace::{Interval, Record};
 pub use world::SimWorld;

@@ -117,6 +117,8 @@ pub(crate) struct StartedTask {
 pub(crate) enum Purpose {
     /// A task's file accesses, before it computes.
     Files(StartedTask),
+    /// The exchange of pages for a task's arguments and results that are not in memory, before it computes.
+    Paging(StartedTask),
     Task(StartedTask),
     /// Bulk cargo, which is stored in its connection between nodes.
     Bulk {

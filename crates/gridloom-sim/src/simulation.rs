@@ -254,6 +254,7 @@ impl Simulation {
         let Some(purpose) = environment.kernel.take_purpose(action) else { return };
         let input = match purpose {
             Purpose::Files(started) => grid.on_files_done(environment, &started),
+            Purpose::Paging(started) => return grid.on_paged(environment, started),
             Purpose::Task(started) => grid.on_task_done(environment, started),
             Purpose::Bulk { pair, transfer } => grid.on_bulk_done(environment, pair, transfer),
             Purpose::Storage(number) => grid.on_file_moved(environment, number),
@@ -344,7 +345,7 @@ fn describe(kernel: &Kernel, grid: &Grid, event: &KernelEvent) -> String {
     let name = |node: &NodeId| &grid.nodes().node(*node).name;
     let of_action = |action: &ActionId| match kernel.purpose(*action) {
         Some(Purpose::Bulk { pair: (from, to), .. }) => format!("a transfer from '{}' to '{}'", name(from), name(to)),
-        Some(Purpose::Task(started) | Purpose::Files(started)) => {
+        Some(Purpose::Task(started) | Purpose::Paging(started) | Purpose::Files(started)) => {
             format!("'{}' runs '{}'", name(&started.node), started.task.name())
         }
         Some(Purpose::Computation { process, .. }) => format!("a computation of process {}", process.0),

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use gridloom_base::{DatumId, Meta, NodeId, slice_bytes};
 use gridloom_core::node::DiskLimit;
 
+use crate::memory::HeldBytes;
+
 /// A value. Its bytes are `None` if only its size matters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredValue {
@@ -37,6 +39,8 @@ pub(crate) struct Store {
     values: BTreeMap<DatumId, StoredValue>,
     bytes: u64,
     disk: Option<Disk>,
+    /// The bytes that the host holds, if it pages.
+    held: Option<HeldBytes>,
 }
 
 /// The disk of a node, for values that do not fit into its memory. Reading and writing it takes no time.
@@ -71,10 +75,23 @@ impl Store {
     /// Adds a value, unless the datum is there already.
     pub(crate) fn put(&mut self, datum: DatumId, value: StoredValue) {
         if let Entry::Vacant(place) = self.values.entry(datum) {
-            self.bytes += value.meta.size_bytes();
+            let size_bytes = value.meta.size_bytes();
+            self.bytes += size_bytes;
+            self.held.iter().for_each(|held| held.add(size_bytes));
             place.insert(value);
             self.spill();
         }
+    }
+
+    /// Counts its bytes among those that the host holds.
+    pub(crate) fn count_in(&mut self, held: HeldBytes) {
+        held.add(self.bytes);
+        self.held = Some(held);
+    }
+
+    /// Ends the count of its bytes among those that the host holds, because its node has ended.
+    pub(crate) fn release_memory(&mut self) {
+        self.held.take().iter().for_each(|held| held.remove(self.bytes));
     }
 
     /// Sets how many bytes stay in memory, if there is a disk for the others.
@@ -142,6 +159,7 @@ impl Store {
         if let Some(value) = self.values.remove(&datum) {
             let size_bytes = value.meta.size_bytes();
             self.bytes -= size_bytes;
+            self.held.iter().for_each(|held| held.remove(size_bytes));
             if let Some(disk) = &mut self.disk
                 && disk.values.remove(&datum)
             {

@@ -44,8 +44,15 @@ pub(crate) trait Backend: Send + Sync {
         self.simulated().is_some()
     }
 
-    /// Advances virtual time, as if the program computed. Does nothing on a real grid.
-    fn advance(&self, ns: u64);
+    /// Advances virtual time, as if the program computed and accessed these bytes of its memory once. Does nothing on a real
+    /// grid.
+    fn advance(&self, ns: u64, accessed_bytes: u64);
+
+    /// Sets the bytes that the program holds itself, besides the values of its calls. Does nothing on a real grid.
+    fn hold_memory(&self, _size_bytes: u64) {}
+
+    /// The memory that the program can use: that of its simulated host, or what is available to this process.
+    fn memory_bytes(&self) -> Option<u64>;
 
     /// Speed of the client's host, operations per second; `None` on a real grid.
     fn client_flops(&self) -> Option<f64>;

@@ -453,14 +453,26 @@ impl Grid {
 
     /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
     pub fn advance(&self, seconds: f64) {
-        self.0.advance(seconds);
+        self.0.advance(seconds, 0);
     }
 
     /// Advances virtual time at the client by the time of `work_flops` operations on its host. Does nothing on a real grid.
     pub fn compute(&self, work_flops: f64) {
+        self.compute_on(work_flops, 0);
+    }
+
+    /// Like [`Grid::compute`], for a computation that accesses `accessed_bytes` of the program's memory once. On a host that
+    /// pages, it takes longer by the time in which the pages that are not in memory are exchanged.
+    pub fn compute_on(&self, work_flops: f64, accessed_bytes: u64) {
         if let Some(flops) = self.0.client_flops() {
-            self.advance(work_flops / flops);
+            self.0.advance(work_flops / flops, accessed_bytes);
         }
+    }
+
+    /// States how many bytes the program holds in memory itself, besides the values of its calls. They count on a simulated
+    /// host that pages, until they are stated again. Does nothing on a real grid.
+    pub fn hold_memory(&self, size_bytes: u64) {
+        self.0.hold_memory(size_bytes);
     }
 }
 

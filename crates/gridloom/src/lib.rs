@@ -69,7 +69,8 @@ pub use offer::{
     compile_interface, load_offer, parse_description, why_no_linalg,
 };
 pub use plan::{
-    AlternativeRecord, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name, gantt_svg,
+    AlternativeRecord, ClientMemory, Explained, PlanRecord, StepRecord, TaskRecord, TransferRecord, check_svg_name,
+    gantt_svg,
 };
 pub use program_name::set_program_name;
 pub use report::{GroupProgress, Report, timeline_html};

@@ -155,9 +155,19 @@ impl Session {
         view.server(server).map(|at| simulated_host_of(&view.servers[at].address).to_string())
     }
 
-    /// Advances virtual time at the client by `seconds`, as if it computed. Does nothing on a real grid.
-    pub(crate) fn advance(&self, seconds: f64) {
-        self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds));
+    /// Advances virtual time at the client, as if it computed. Does nothing on a real grid.
+    pub(crate) fn advance(&self, seconds: f64, accessed_bytes: u64) {
+        self.0.backend.advance(gridloom_base::time::seconds_to_ns(seconds), accessed_bytes);
+    }
+
+    /// The memory that the program can use, if it is known.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        self.0.backend.memory_bytes()
+    }
+
+    /// Sets the bytes that the program holds itself. Does nothing on a real grid.
+    pub(crate) fn hold_memory(&self, size_bytes: u64) {
+        self.0.backend.hold_memory(size_bytes);
     }
 
     /// The user of the call for which this session acts, if it is that of a function.

@@ -19,6 +19,7 @@ mod shared;
 mod start;
 
 pub use config::SimulateConfig;
+pub(crate) use config::host_memory_bytes;
 pub use deployment::{ArgumentCheck, Deployment};
 pub(crate) use deployment::{spec, unknown_function};
 pub use report::SimulationReport;

@@ -115,6 +115,32 @@ pub unsafe extern "C-unwind" fn grpc_plan_server_np(
 
 /// See `grpc_plan.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn grpc_plan_client_memory_np(
+    plan: *const c_char,
+    needed_bytes: *mut f64,
+    call_by_call_bytes: *mut f64,
+    available_bytes: *mut f64,
+) -> c_int {
+    run(|| {
+        library()?;
+        // SAFETY: a C string, as the header requires.
+        let plan = unsafe { plan_of(plan) }?;
+        let unknown = || Failed::other("the memory of the client is not known: the plan does not include its problem");
+        let memory = plan.client_memory().ok_or_else(unknown)?;
+        let available = memory.available_bytes.map_or(f64::NAN, |bytes| bytes as f64);
+        let values = [memory.needed_bytes as f64, memory.call_by_call_bytes as f64, available];
+        for (value, to) in values.into_iter().zip([needed_bytes, call_by_call_bytes, available_bytes]) {
+            if !to.is_null() {
+                // SAFETY: memory, as the header requires.
+                unsafe { to.write(value) };
+            }
+        }
+        Ok(())
+    })
+}
+
+/// See `grpc_plan.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn grpc_plan_predicted_np(
     plan: *const c_char,
     seconds: *mut f64,

@@ -13,8 +13,19 @@ use crate::units;
 /// The prefixes of Gridloom's properties.
 const PREFIXES: [&str; 2] = ["gridloom:", "gridloom-"];
 /// Names of Gridloom's properties that other programs may use, too. Properties with other names are always kept.
-const SHARED: [&str; 10] =
-    ["role", "slots", "functions", "memory", "disk_limit", "disk", "upload_limit", "program_start", "plain", "name"];
+const SHARED: [&str; 11] = [
+    "role",
+    "slots",
+    "functions",
+    "memory",
+    "swap",
+    "disk_limit",
+    "disk",
+    "upload_limit",
+    "program_start",
+    "plain",
+    "name",
+];
 
 /// True if a property in the element or its descendants has one of the prefixes.
 pub(crate) fn has_prefixes(element: &Element) -> bool {
@@ -41,7 +52,7 @@ fn has_meaning(id: &str, value: &str) -> bool {
         "role" => value.split(',').all(|role| ["agent", "server", "client", "none"].contains(&role.trim())),
         "slots" => value.parse::<u32>().is_ok_and(|slots| slots > 0),
         "memory" | "disk_limit" => parse_size(value).is_ok(),
-        "disk" | "upload_limit" => has_unit && units::bandwidth(value).is_ok_and(|rate| rate > 0.0),
+        "disk" | "swap" | "upload_limit" => has_unit && units::bandwidth(value).is_ok_and(|rate| rate > 0.0),
         "program_start" => units::time(value).is_ok_and(|start_s| start_s >= 0.0),
         "plain" => ["yes", "no", "true", "false"].contains(&value),
         _ => true,
@@ -66,6 +77,7 @@ mod tests {
             ("slots", "0"),
             ("plain", "?"),
             ("disk", "500"),
+            ("swap", "8GiB"),
         ];
         for (id, value) in others {
             assert_eq!(own(id, value, false), None, "{id} = {value}");

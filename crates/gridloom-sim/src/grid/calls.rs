@@ -107,6 +107,12 @@ impl Calls {
         self.tasks.files_done(&mut environment.kernel, view, &started.task)
     }
 
+    /// Handles the end of a task's paging.
+    pub(crate) fn paged(&mut self, environment: &mut Environment, nodes: &mut Nodes, started: StartedTask) {
+        let view = nodes.server_view(&environment.hosts, started.node);
+        self.tasks.paged(&mut environment.kernel, &view, started.task);
+    }
+
     /// Handles the end of a task's computation. It may have to put shared data first.
     pub(crate) fn computed(
         &mut self,

@@ -135,6 +135,11 @@ impl Grid {
         self.nodes.store_value(kernel, node, datum, value);
     }
 
+    /// Sets the bytes that the program of a node holds itself.
+    pub(crate) fn hold(&mut self, environment: &Environment, node: NodeId, bytes: u64) {
+        self.nodes.hold(&environment.hosts, node, bytes);
+    }
+
     /// Removes a value from a node's store.
     pub(crate) fn remove_value(&mut self, node: NodeId, datum: DatumId) {
         self.nodes.remove_value(node, datum);
@@ -233,6 +238,11 @@ impl Grid {
         let next = self.calls.files_done(environment, &mut self.nodes, started);
         let input = self.advance(environment, started.node, next)?;
         Some(MachineInput::new(started.node, input))
+    }
+
+    /// Handles the end of a task's paging.
+    pub(crate) fn on_paged(&mut self, environment: &mut Environment, started: StartedTask) {
+        self.calls.paged(environment, &mut self.nodes, started);
     }
 
     /// Handles the end of a task's computation.

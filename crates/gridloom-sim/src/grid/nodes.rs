@@ -14,6 +14,7 @@ use gridloom_platform::HostId;
 
 use crate::hosts::Hosts;
 use crate::kernel::Kernel;
+use crate::memory::{HeldBytes, Hold, PagedMemory};
 use crate::store::{Store, StoredValue};
 
 /// A machine of any kind: those of the grid, or a scripted one.
@@ -80,6 +81,8 @@ pub(crate) struct SimNode {
     /// Inputs received while it was paused, with the digests of messages.
     waiting_inputs: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
+    /// The bytes that its program says it holds, if the host pages.
+    program: Option<Hold>,
     /// Set timers, with the sequence number of the event that will fire them.
     timers: BTreeMap<Timer, u64>,
     /// Events that a client reported and that its program has not taken yet.
@@ -103,6 +106,7 @@ impl SimNode {
             full_until: Time::ZERO,
             waiting_inputs: VecDeque::new(),
             store: Store::default(),
+            program: None,
             timers: BTreeMap::new(),
             events: VecDeque::new(),
         }
@@ -123,6 +127,16 @@ impl SimNode {
     pub(crate) fn with_values(mut self, values: impl IntoIterator<Item = (DatumId, StoredValue)>) -> SimNode {
         values.into_iter().for_each(|(datum, value)| self.store.put(datum, value));
         self
+    }
+
+    /// Counts its values among the bytes that its host holds.
+    pub(crate) fn count_in(&mut self, held: HeldBytes) {
+        self.store.count_in(held);
+    }
+
+    /// Returns the bytes that its program says it holds; 0 if the host does not page.
+    pub(crate) fn program_bytes(&self) -> u64 {
+        self.program.as_ref().map_or(0, Hold::bytes)
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -170,6 +184,8 @@ impl SimNode {
         self.end = Some(why.to_string());
         self.timers.clear();
         self.waiting_inputs.clear();
+        self.store.release_memory();
+        self.program = None;
     }
 
     /// Removes a timer that fires. Returns false if it was moved or cancelled since it was queued under that number.
@@ -195,6 +211,8 @@ pub(crate) struct ServerView<'a> {
     pub(crate) disk: HostIndex,
     /// Cost of starting a program there, in operations of its host.
     pub(crate) start_flops: f64,
+    /// Its host's memory, if the host pages.
+    pub(crate) memory: Option<&'a PagedMemory>,
     pub(crate) store: &'a mut Store,
 }
 
@@ -279,6 +297,15 @@ impl Nodes {
         self.node_mut(node).store.put(datum, value);
     }
 
+    /// Sets the bytes that the program of a node holds itself. Has no effect if the host does not page, or the node has ended.
+    pub(crate) fn hold(&mut self, hosts: &Hosts, node: NodeId, bytes: u64) {
+        let state = self.node_mut(node);
+        if let Some(memory) = hosts.memory(state.host).filter(|_| !state.is_dead()) {
+            state.program = None;
+            state.program = Some(memory.held.hold(bytes));
+        }
+    }
+
     /// Removes a value from a node's store.
     pub(crate) fn remove_value(&mut self, node: NodeId, datum: DatumId) {
         self.node_mut(node).store.remove(datum);
@@ -309,7 +336,7 @@ impl Nodes {
     }
 
     /// Returns the view of a server that its tasks need.
-    pub(crate) fn server_view(&mut self, hosts: &Hosts, node: NodeId) -> ServerView<'_> {
+    pub(crate) fn server_view<'a>(&'a mut self, hosts: &'a Hosts, node: NodeId) -> ServerView<'a> {
         let server = self.node_mut(node);
         ServerView {
             node,
@@ -318,6 +345,7 @@ impl Nodes {
             host: HostIndex(server.host.0),
             disk: hosts.disk(server.host),
             start_flops: hosts.start_flops(server.host),
+            memory: hosts.memory(server.host),
             store: &mut server.store,
         }
     }

@@ -164,6 +164,9 @@ impl Grid {
     fn add(&mut self, environment: &mut Environment, mut node: SimNode) -> NodeId {
         let (id, host) = (self.nodes.next_id(), node.host);
         node.origin.host.clone_from(&environment.platform.hosts()[host.0 as usize].name);
+        if let Some(memory) = environment.hosts.memory(host) {
+            node.count_in(memory.held.clone());
+        }
         environment.kernel.observe(|| Observation::Node { node: id, name: &node.name, host });
         self.nodes.add(node);
         environment.kernel.deliver(id, Input::Start);

@@ -1,6 +1,6 @@
 //! Running tasks on the servers of a simulation: their files, their time, their bodies.
 //!
-//! All file accesses of a task happen at once, before it computes. When its time has passed, its body runs, if bodies are
+//! All file accesses of a task happen at once, before it computes, and so does its paging ([`crate::memory`]). When its time has passed, its body runs, if bodies are
 //! set, and its results are put into the server's store. A body takes no virtual time except for waits in its session.
 //!
 //! A body that gets shared data begins before the computation, whose time passes when the body ends, calls its program back
@@ -16,13 +16,14 @@ use gridloom_base::{DatumId, Meta, NodeId, ObjectId, TaskError, TaskId, Time};
 use gridloom_core::call::CallbackAnswer;
 use gridloom_core::graph::{Argument, Task};
 use gridloom_core::node::{Input, SessionAnswer, SessionRequest};
-use gridloom_flow::ActionId;
+use gridloom_flow::{ActionId, Transfer};
 use gridloom_perf::is_work;
 
 use super::disk::{Files, KeptFiles};
 use super::nodes::ServerView;
 use super::workers::Workers;
 use crate::kernel::{Kernel, Purpose};
+use crate::memory::Hold;
 use crate::observe::Observation;
 use crate::scheduled_event::StartedTask;
 use crate::store::StoredValue;
@@ -98,11 +99,13 @@ struct Running {
     has_computed: bool,
     /// The point at which its body has halted, while the task computes.
     halted: Option<Halt>,
+    /// The memory of its results from the beginning of its computation, if the host pages.
+    results: Option<Hold>,
 }
 
 #[derive(Debug)]
 enum TaskStage {
-    /// An action is running: its file accesses, or its computation.
+    /// An action is running: its file accesses, its paging, or its computation.
     Active(ActionId),
     /// It waits for shared data, before its file accesses and its computation, or after.
     WaitsForShared { task: Arc<Task>, has_computed: bool },
@@ -195,7 +198,8 @@ impl Tasks {
             true => TaskStage::WaitsForShared { task: task.clone(), has_computed: false },
             false => TaskStage::InBody(task.clone()),
         };
-        let running = Running { started, stage, is_known_to_wait: false, has_computed: false, halted: None };
+        let (halted, results) = (None, None);
+        let running = Running { started, stage, is_known_to_wait: false, has_computed: false, halted, results };
         self.running.insert((node, id), running);
         if waits { NextStep::None } else { self.start_files(kernel, place, task) }
     }
@@ -285,7 +289,27 @@ impl Tasks {
         self.start_first(kernel, place, task)
     }
 
+    /// Starts the computation of a task, after its paging.
     fn compute(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>) {
+        let Some(memory) = place.memory else { return self.execute(kernel, place, task) };
+        let results_bytes = task.outputs.iter().map(|output| output.meta.size_bytes()).sum();
+        let running = self.running.get_mut(&(place.node, task.id)).expect("a task that computes was started");
+        running.results = Some(memory.held.hold(results_bytes));
+        let paged_bytes = memory.outside(0) * (argument_bytes(place, &task) + results_bytes) as f64;
+        if paged_bytes == 0.0 {
+            return self.execute(kernel, place, task);
+        }
+        let purpose = Purpose::Paging(StartedTask { node: place.node, task });
+        let action = kernel.start_transfer(&Transfer::new(&[memory.swap], 0.0, paged_bytes), purpose);
+        running.stage = TaskStage::Active(action);
+    }
+
+    /// Continues a task whose paging is done.
+    pub(crate) fn paged(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>) {
+        self.execute(kernel, place, task);
+    }
+
+    fn execute(&mut self, kernel: &mut Kernel, place: &ServerView<'_>, task: Arc<Task>) {
         let efficiency = self.efficiencies.get(task.name()).copied().unwrap_or(1.0);
         let work_flops = task.work_flops.filter(|work| is_work(*work)).unwrap_or(WORK_FLOPS_DEFAULT) / efficiency;
         let is_program = self.files.get(task.name()).is_some_and(|files| files.runs_program);
@@ -417,6 +441,8 @@ impl Tasks {
         kernel.observe(|| Observation::TaskEnds { node, task: task.id });
         let function = task.name().to_string();
         kernel.record(|trace, _| trace.record_interval(Interval::Task { node, task: task.id, function, start, end }));
+        // From here on its results count in the store.
+        drop(running);
         let outcome = keep_results(kernel, place, task, results);
         Input::TaskEnded { task: task.id, outcome, run_ns: end.since(start) }
     }
@@ -438,7 +464,10 @@ impl Tasks {
             assert!(*started <= kernel.now(), "{task} has started at {started}, in the future");
             let TaskStage::Active(action) = stage else { continue };
             let purpose = kernel.purpose(*action);
-            let is_its = matches!(purpose, Some(Purpose::Files(of) | Purpose::Task(of)) if of.node == *node && of.task.id == *task);
+            let Some(Purpose::Files(of) | Purpose::Paging(of) | Purpose::Task(of)) = purpose else {
+                panic!("{task} runs in an action with the purpose {purpose:?}");
+            };
+            let is_its = of.node == *node && of.task.id == *task;
             assert!(is_its, "{task} runs in an action with the purpose {purpose:?}");
         }
     }
@@ -470,6 +499,15 @@ fn keep_results(kernel: &mut Kernel, place: ServerView<'_>, task: &Task, results
             (datum, meta)
         })
         .collect())
+}
+
+/// Returns the size of a task's arguments.
+fn argument_bytes(place: &ServerView<'_>, task: &Task) -> u64 {
+    let size = |argument: &Argument| match argument {
+        Argument::Inline { meta, .. } => meta.size_bytes(),
+        Argument::Datum(datum) => place.store.value(*datum).map_or(0, |value| value.meta.size_bytes()),
+    };
+    task.args.iter().map(size).sum()
 }
 
 /// Values with their descriptions.
@@ -530,7 +568,7 @@ mod tests {
 
     fn place(store: &mut Store) -> ServerView<'_> {
         let (host, disk) = (HostIndex(0), HostIndex(1));
-        ServerView { node: NodeId(2), name: "s", slots: 2, host, disk, start_flops: 5e8, store }
+        ServerView { node: NodeId(2), name: "s", slots: 2, host, disk, start_flops: 5e8, memory: None, store }
     }
 
     #[test]

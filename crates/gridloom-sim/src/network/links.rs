@@ -265,7 +265,8 @@ impl Links {
         let size_bytes = load.flow_bytes();
         let flowing_bytes = load.stretch_bytes(size_bytes, parts);
         let transfer = begins(kernel, routes, pair, end.route, (&load.cargo, size_bytes));
-        let action = Some(flow(kernel, routes, (pair, transfer), end.route, (flowing_bytes, under_way_s)));
+        let of = (pair, transfer);
+        let action = Some(flow(kernel, routes, of, end.route, &load.cargo, (flowing_bytes, under_way_s)));
         let (left_bytes, is_passed_on) = (size_bytes - flowing_bytes, load.is_incoming);
         end.in_transit.push(CargoInTransit {
             action,
@@ -285,7 +286,8 @@ impl Links {
             let stretch_bytes = moving.load.stretch_bytes(moving.left_bytes, self.parts);
             if stretch_bytes > 0 {
                 let of = (pair, moving.transfer);
-                moving.action = Some(flow(kernel, routes, of, end.route, (stretch_bytes, f64::INFINITY)));
+                let bytes = (stretch_bytes, f64::INFINITY);
+                moving.action = Some(flow(kernel, routes, of, end.route, &moving.load.cargo, bytes));
                 moving.left_bytes -= stretch_bytes;
             }
         }

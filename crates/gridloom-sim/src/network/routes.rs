@@ -13,6 +13,7 @@ use gridloom_platform::{HostId, Platform};
 
 use super::paths::{Path, Paths};
 use crate::kernel::ScheduledEvent;
+use crate::memory::Memories;
 
 /// A route: from one host to another.
 pub(crate) type Route = (HostId, HostId);
@@ -30,12 +31,24 @@ pub(crate) struct Routes {
     healed: BTreeMap<Route, Time>,
     /// The links that represent the upload limits of hosts.
     uploads: BTreeMap<HostId, LinkIndex>,
+    /// The memories of the hosts that page.
+    memories: Arc<Memories>,
 }
 
 impl Routes {
     pub(crate) fn new(platform: Arc<Platform>, model: NetworkModel, overhead_bytes: u64) -> Routes {
-        let (lost, held, healed, uploads) = Default::default();
-        Routes { paths: Paths::new(platform, model), overhead_bytes, lost, held, healed, uploads }
+        let (lost, held, healed, uploads, memories) = Default::default();
+        Routes { paths: Paths::new(platform, model), overhead_bytes, lost, held, healed, uploads, memories }
+    }
+
+    /// Adds the memories of the hosts that page. Bulk data to and from them pass their swaps.
+    pub(crate) fn with_memories(self, memories: Arc<Memories>) -> Routes {
+        Routes { memories, ..self }
+    }
+
+    /// Returns the swaps that a transfer of a datum uses, with the bytes that pass there per byte of the transfer.
+    pub(crate) fn swaps(&self, way: Route, size_bytes: u64) -> Vec<(LinkIndex, f64)> {
+        self.memories.swaps(way, size_bytes)
     }
 
     /// Adds links that represent upload limits, which all bulk data from those hosts to other hosts cross.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gridloom_base::time::seconds_to_ns;
 use gridloom_base::{DatumId, Meta, NodeId, Rules};
 use gridloom_core::node::world::ServerSpec;
 use gridloom_core::node::{Agent, Client, Command, Event, Input, Role, Server};
@@ -76,6 +77,23 @@ impl Simulation {
         let value = self.value(node, datum);
         self.grid.remove_value(node, datum);
         value
+    }
+
+    /// Sets the bytes that a client's program holds itself, besides the values of its calls. Has no effect on a host that does
+    /// not page.
+    pub fn hold(&mut self, client: NodeId, bytes: u64) {
+        self.grid.hold(&self.environment, client, bytes);
+    }
+
+    /// Returns the nanoseconds that one access of a client's program to these bytes of its memory adds to its computation, at
+    /// the full rate of the swap; 0 on a host that does not page. Bytes beyond those that it holds are held besides.
+    pub fn paging_ns(&self, client: NodeId, accessed_bytes: u64) -> u64 {
+        let node = self.grid.nodes().node(client);
+        let paging_s =
+            self.environment.hosts.memory(node.host).map_or(0.0, |memory| {
+                memory.paging_s(accessed_bytes, accessed_bytes.saturating_sub(node.program_bytes()))
+            });
+        seconds_to_ns(paging_s)
     }
 
     /// Gives a client a command now.

@@ -15,6 +15,7 @@ mod methods;
 mod model;
 mod names;
 mod oracle;
+mod paging;
 mod placing;
 mod predictions;
 mod priorities;

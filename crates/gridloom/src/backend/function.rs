@@ -102,7 +102,11 @@ impl Backend for FunctionBackend {
         true
     }
 
-    fn advance(&self, _ns: u64) {}
+    fn advance(&self, _ns: u64, _accessed_bytes: u64) {}
+
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
 
     fn client_flops(&self) -> Option<f64> {
         None

@@ -15,6 +15,7 @@ use gridloom_net::segment::SegmentMut;
 use gridloom_net::transfers::TransferProgress;
 use gridloom_net::transport::emulated_sites::Site;
 use gridloom_net::worker::nested;
+use gridloom_resources::Memory;
 
 use super::{Backend, SimBackend, check_address, check_address_of, timed_out};
 use crate::program_name::program_name;
@@ -82,7 +83,11 @@ impl Backend for NetBackend {
         true
     }
 
-    fn advance(&self, _ns: u64) {}
+    fn advance(&self, _ns: u64, _accessed_bytes: u64) {}
+
+    fn memory_bytes(&self) -> Option<u64> {
+        Memory::find().available_bytes
+    }
 
     fn client_flops(&self) -> Option<f64> {
         None

@@ -20,7 +20,7 @@ use gridloom_sim::Simulation;
 use gridloom_sim::process::ProcessContext;
 
 use super::{Backend, timed_out};
-use crate::simulate::{SharedSimGrid, SimulateConfig, SimulationReport, start_simulation};
+use crate::simulate::{SharedSimGrid, SimulateConfig, SimulationReport, host_memory_bytes, start_simulation};
 use crate::{Error, LocalConfig, Value};
 
 /// A simulation with a client of its grid.
@@ -160,7 +160,8 @@ impl Backend for SimBackend {
         self.executes
     }
 
-    fn advance(&self, ns: u64) {
+    fn advance(&self, ns: u64, accessed_bytes: u64) {
+        let ns = ns.saturating_add(self.simulation().paging_ns(self.client, accessed_bytes));
         match &self.drive {
             Drive::Own(_) => self.simulation().advance(ns),
             Drive::Process(context, _) => {
@@ -169,6 +170,17 @@ impl Backend for SimBackend {
                 let _ = context.sleep_until(until);
             }
         }
+    }
+
+    fn hold_memory(&self, size_bytes: u64) {
+        self.simulation().hold(self.client, size_bytes);
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        let simulation = self.simulation();
+        let platform = simulation.platform();
+        let host = platform.host(simulation.host_of(self.client))?;
+        host_memory_bytes(platform, host).ok()?
     }
 
     fn caller(&self) -> Option<Box<str>> {

@@ -51,5 +51,6 @@ fn ask_for_plan(
     let id = group.id;
     session.state().groups.begin_plan(&group);
     session.command(Command::Plan { group, heuristic, is_incremental });
-    Ok(session.wait(None, |state| state.groups.take_plan(id))??)
+    let plan = session.wait(None, |state| state.groups.take_plan(id))??;
+    Ok(PlanRecord { client_memory_bytes: session.memory_bytes(), ..plan })
 }

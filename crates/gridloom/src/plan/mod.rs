@@ -7,11 +7,13 @@
 //! | [`text`] | a plan as text |
 //! | [`gantt`] | a plan as a drawing |
 //! | [`explain`] | why a task is on its server |
+//! | [`memory`] | the memory that the client needs |
 
 mod explain;
 mod file;
 mod gantt;
 mod lanes;
+mod memory;
 mod record;
 mod text;
 
@@ -22,6 +24,7 @@ use crate::Error;
 pub use explain::{AlternativeRecord, Explained, StepRecord};
 pub(crate) use gantt::{Gantt, colours};
 pub use gantt::{check_svg_name, gantt_svg};
+pub use memory::ClientMemory;
 pub(crate) use record::{Basis, NotMeasured, bytes};
 pub use record::{PlanRecord, TaskRecord, TransferRecord};
 
@@ -85,6 +88,7 @@ impl NamedPlan<'_> {
             not_measured: plan.guesses.iter().map(guessed).collect(),
             client_bytes: moved(true),
             server_bytes: moved(false),
+            client_memory_bytes: None,
             tasks: plan.tasks.iter().enumerate().map(task).collect(),
             transfers: plan.transfers.iter().map(transfer).collect(),
             hash: format!("{:016x}", hash.0),
@@ -182,7 +186,8 @@ impl PlanRecord {
             map_s: self.map_seconds,
         }
         .record();
-        Ok(PlanRecord { basis: Some(basis), not_measured: self.not_measured, ..record })
+        let PlanRecord { not_measured, client_memory_bytes, .. } = self;
+        Ok(PlanRecord { basis: Some(basis), not_measured, client_memory_bytes, ..record })
     }
 
     /// The problem that the plan solves.

@@ -24,6 +24,9 @@ pub struct PlanRecord {
     pub client_bytes: u64,
     /// Bytes that it moves between servers.
     pub server_bytes: u64,
+    /// Memory that the client could use when the plan was requested, bytes; `None` if it is not known, or the plan is one of a
+    /// report. [`PlanRecord::client_memory`] compares it with the memory that the client needs.
+    pub client_memory_bytes: Option<u64>,
     /// Tasks with predicted times, seconds from the start of the plan.
     pub tasks: Vec<TaskRecord>,
     /// Transfers with predicted times.

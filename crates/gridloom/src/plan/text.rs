@@ -49,6 +49,9 @@ impl fmt::Display for PlanRecord {
             false => writeln!(f)?,
         }
         write!(f, "{}", NotMeasured(&self.not_measured))?;
+        if let Some(memory) = self.client_memory() {
+            write!(f, "{memory}")?;
+        }
         let slots = self.slots();
         let mut rows: Vec<_> = servers.into_iter().collect();
         let more = keep_busiest(&mut rows, |(_, (busy_s, _))| *busy_s);
@@ -138,6 +141,7 @@ mod tests {
             not_measured: ["f on s", "link s -> t", "a on s", "b on s", "c on s"].map(String::from).to_vec(),
             client_bytes: 0,
             server_bytes: 0,
+            client_memory_bytes: None,
             tasks: [0.0, 0.0, 0.0, 1.0].map(task).to_vec(),
             transfers: Vec::new(),
             hash: String::new(),

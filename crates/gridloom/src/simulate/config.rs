@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use gridloom_base::near::{did_you_mean, near_names};
+use gridloom_base::size::parse_size;
 use gridloom_flow::NetworkModel;
 use gridloom_platform::{HostId, LinkId, Platform, units};
-use gridloom_sim::SimConfig;
 use gridloom_sim::faults::Scenario;
+use gridloom_sim::{HostMemory, SimConfig};
 use serde::{Deserialize, Serialize};
 
 use super::deployment::Deployment;
@@ -164,11 +165,12 @@ impl SimulateConfig {
     /// Returns the configuration of a simulation on the platform.
     ///
     /// # Errors
-    /// If the network model is unknown, or a host's disk has an invalid rate.
+    /// If the network model is unknown, or a property of a host is invalid.
     pub(crate) fn sim_config(&self, platform: &Platform) -> Result<SimConfig, Error> {
         let network = network_model(self.network.as_deref())?;
         let efficiencies = self.efficiencies.clone();
         let disks = rates(platform, ("disk", "the rate of its disk, such as 200MBps"))?;
+        let memories = memories(platform)?;
         let program_starts_s = program_starts(platform)?;
         let upload_limits =
             rates(platform, ("upload_limit", "the maximum rate at which its server sends, such as 100Mbps"))?;
@@ -179,6 +181,7 @@ impl SimulateConfig {
             network,
             efficiencies,
             disks,
+            memories,
             program_starts_s,
             upload_limits,
             storages,
@@ -215,6 +218,34 @@ fn shared_storage(platform: &Platform) -> Result<BTreeMap<HostId, HostId>, Error
     Ok(storages)
 }
 
+/// Returns the memories of the hosts that page: those with a swap.
+fn memories(platform: &Platform) -> Result<BTreeMap<HostId, HostMemory>, Error> {
+    let swaps = rates(platform, ("swap", "the rate at which it exchanges pages with its swap, such as 40MBps"))?;
+    let memory = |(host, swap_rate)| match host_memory_bytes(platform, host)? {
+        Some(size_bytes) => Ok((host, HostMemory { size_bytes, swap_rate })),
+        None => {
+            let name = &platform.hosts()[host.0 as usize].name;
+            let why =
+                format!("host '{name}' has swap, but no memory; add the size of its memory, such as memory = '256MB'");
+            Err(Error::Input(platform.host_error(host, why).to_string()))
+        }
+    };
+    swaps.into_iter().map(memory).collect()
+}
+
+/// Returns the size of a host's memory, if the platform has it.
+///
+/// # Errors
+/// If it is not a size.
+pub(crate) fn host_memory_bytes(platform: &Platform, host: HostId) -> Result<Option<u64>, Error> {
+    let described = &platform.hosts()[host.0 as usize];
+    let Some(text) = described.properties.get("memory") else { return Ok(None) };
+    parse_size(text).map(Some).map_err(|why| {
+        let why = format!("memory of host '{}': {why}", described.name);
+        Error::Input(platform.host_error(host, why).to_string())
+    })
+}
+
 /// Reads a host property that is a rate, bytes per second.
 fn rates(platform: &Platform, property: (&str, &str)) -> Result<BTreeMap<HostId, f64>, Error> {
     host_numbers(platform, property, |text| units::bandwidth(text).ok().filter(|rate| *rate > 0.0))
@@ -249,6 +280,25 @@ fn host_numbers(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_with_swap_pages_and_needs_the_size_of_its_memory() {
+        let read = |properties: &str| {
+            let text = format!("[[host]]\nname = 'a'\nspeed = '1Gf'\nproperties = {{ {properties} }}\n");
+            memories(&Platform::parse(&text, "a.toml", &mut |_| Err("no files".into())).unwrap())
+        };
+        let memory = HostMemory { size_bytes: 256_000_000, swap_rate: 40e6 };
+        assert_eq!(read("memory = '256MB', swap = '40MBps'").unwrap(), BTreeMap::from([(HostId(0), memory)]));
+        assert_eq!(read("memory = '256MB'").unwrap(), BTreeMap::new());
+        for (properties, expected) in [
+            ("swap = '40MBps'", "has swap, but no memory"),
+            ("memory = '256MB', swap = '0'", "swap = '0'; expected the rate"),
+            ("memory = 'much', swap = '1MBps'", "memory of host 'a': 'much'"),
+        ] {
+            let why = read(properties).unwrap_err().to_string();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
 
     #[test]
     fn a_start_of_a_program_has_a_limit() {

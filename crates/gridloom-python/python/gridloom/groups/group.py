@@ -17,7 +17,7 @@ from ..display.bars import Watch
 from ..display.html import of_group
 from ..errors import DifferenceWarning, GridloomError, UsageError
 from ..plans.heuristic import MAP_TIMEOUT, Heuristic, mapping_of
-from ..plans.plan import Plan, plan_of
+from ..plans.plan import Plan, memory_of, plan_of
 from ..plans.report import Difference, Report
 from .handle import Handle
 
@@ -235,9 +235,23 @@ class Group(OfSession):
         UsageError
             If all calls were launched already, as they are at the end of the block: `Group.report` has the plans that
             ran.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the client needs more memory for arguments and returned results than it can use (`Plan.client_memory`).
         """
         mapping = mapping_of(self._heuristic if heuristic is None else heuristic, map_timeout)
-        return plan_of(self._raw.plan(mapping))
+        plan = plan_of(self._raw.plan(mapping))
+        memory = memory_of(plan)
+        if memory is not None and memory.is_exceeded:
+            needed, available = memory.needed_bytes, memory.available_bytes
+            message = (
+                f"the client needs {needed:,} bytes for arguments and returned results, but can use {available:,}; "
+                "let results stay on servers, or divide the group"
+            )
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return plan
 
     def __len__(self) -> int:
         """Calls recorded and not launched."""

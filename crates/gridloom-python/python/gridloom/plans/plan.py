@@ -14,7 +14,7 @@ from ..common.checks import checked_path
 from ..common.file_writing import write_text
 from ..common.session_objects import from_text
 from ..display import html
-from ..errors import GridloomError, InputError
+from ..errors import GridloomError, InputError, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +157,31 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClientMemory:
+    """The memory that the client needs for the values of a group: its arguments, and the results that return to it.
+
+    Attributes
+    ----------
+    needed_bytes : int
+        The most that it needs at a time with the plan, bytes.
+    call_by_call_bytes : int
+        The most that it would need if the calls were made one by one and all their results were returned, bytes.
+    available_bytes : int or None
+        What it could use when the plan was made, bytes: the memory of its simulated host, or that available to its process;
+        ``None`` if it is not known.
+    """
+
+    needed_bytes: int
+    call_by_call_bytes: int
+    available_bytes: int | None
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether the client needs more than it can use."""
+        return self.available_bytes is not None and self.needed_bytes > self.available_bytes
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """Predictions for a group before its first task starts. ``str()`` returns them as text.
 
@@ -179,6 +204,8 @@ class Plan:
         ``"link sender -> receiver"``.
     client_bytes, server_bytes : int
         Bytes over the client's links, and between servers.
+    client_memory_bytes : int or None
+        Memory that the client could use when the plan was made, bytes; ``None`` if it is not known, or the plan is one of a `Report`.
     tasks : list of TaskRecord
         Tasks with predicted times.
     transfers : list of TransferRecord
@@ -195,6 +222,7 @@ class Plan:
     not_measured: list[str]
     client_bytes: int
     server_bytes: int
+    client_memory_bytes: int | None
     tasks: list[TaskRecord]
     transfers: list[TransferRecord]
     hash: str
@@ -309,6 +337,24 @@ class Plan:
         alternatives = [Alternative(**alternative) for alternative in record.pop("alternatives")]
         return Explanation(alternatives=alternatives, _text=text.rstrip("\n"), **record)
 
+    def client_memory(self) -> ClientMemory:
+        """Return the memory that the client needs for the values of the group, beside that of plain GridRPC.
+
+        Returns
+        -------
+        ClientMemory
+            Bytes with this plan, and if the calls were made one by one.
+
+        Raises
+        ------
+        UsageError
+            If it is a plan of a `Report`, which does not contain its problem.
+        """
+        memory = memory_of(self)
+        if memory is None:
+            raise UsageError("the basis of this plan is not known: use a plan that was returned by the group's plan()")
+        return memory
+
     def critical_path(self) -> list[Step]:
         """Return the critical path, which determines the makespan.
 
@@ -336,6 +382,12 @@ class Plan:
         if not 0 <= number < count:
             raise InputError(f"the plan has no task {number}; it has {count}, and they are counted from 0")
         return number
+
+
+def memory_of(plan: Plan) -> ClientMemory | None:
+    """Return the memory that the client needs; ``None`` if the basis of the plan is not known."""
+    memory = plan._raw.client_memory()
+    return None if memory is None else ClientMemory(**memory)
 
 
 def transfer_of(record: dict[str, Any]) -> TransferRecord:

@@ -24,7 +24,7 @@ from .. import _gridloom
 from ..calls.function import Function
 from ..calls.future import Future
 from ..calls.session_state import SessionState
-from ..common.checks import checked_priority
+from ..common.checks import checked_priority, whole
 from ..common.checks import seconds as checked_seconds
 from ..common.session_objects import OfSession
 from ..display import notebook
@@ -1048,15 +1048,41 @@ class Grid(OfSession):
         """
         self._raw.advance(seconds)
 
-    def compute(self, work: float) -> None:
+    def compute(self, work: float, accessed_bytes: int = 0) -> None:
         """Let virtual time pass at the client, as if it computed that work on its host. Nothing happens on a real grid.
 
         Parameters
         ----------
         work : float
             How much, floating-point operations.
+        accessed_bytes : int
+            Bytes of the program's memory that the computation accesses once. On a host that pages (``swap`` in the platform), the
+            share of them that is not in memory makes it longer.
+
+        Raises
+        ------
+        UsageError
+            If the bytes are not an integer from 0 to 2**63 - 1.
         """
-        self._raw.compute(work)
+        self._raw.compute(work, whole("accessed_bytes", accessed_bytes, 0, 2**63 - 1))
+
+    def hold_memory(self, size_bytes: int) -> None:
+        """State how many bytes the program itself holds in memory, besides the values of its calls.
+
+        They count on a simulated host that pages (``swap`` in the platform), until they are stated again. Nothing happens on other
+        hosts and on a real grid.
+
+        Parameters
+        ----------
+        size_bytes : int
+            How many, bytes.
+
+        Raises
+        ------
+        UsageError
+            If they are not an integer from 0 to 2**63 - 1.
+        """
+        self._raw.hold_memory(whole("size_bytes", size_bytes, 0, 2**63 - 1))
 
     @property
     def simulated(self) -> bool:

@@ -42,18 +42,23 @@ impl Links {
     }
 }
 
-/// Starts a flow of some bytes over a connection, part of whose latency has already passed.
+/// Starts a flow of some bytes of cargo over a connection, part of whose latency has already passed.
 pub(super) fn flow(
     kernel: &mut Kernel,
     routes: &mut Routes,
     (pair, transfer): ((NodeId, NodeId), u64),
     way: Route,
+    cargo: &Cargo,
     (bytes, under_way_s): (u64, f64),
 ) -> ActionId {
     let path = routes.path(way);
     let links: Vec<LinkIndex> = path.links.iter().copied().chain(routes.upload(way)).collect();
     let flow = Transfer::new(&links, path.latency_s, bytes as f64);
-    let flow = Transfer { return_links: &path.return_links, latency_passed_s: under_way_s, ..flow };
+    let swaps = match cargo {
+        Cargo::Datum { value, .. } => routes.swaps(way, value.meta.size_bytes()),
+        Cargo::Probe { .. } => Vec::new(),
+    };
+    let flow = Transfer { return_links: &path.return_links, beside: &swaps, latency_passed_s: under_way_s, ..flow };
     kernel.start_transfer(&flow, Purpose::Bulk { pair, transfer })
 }
 
