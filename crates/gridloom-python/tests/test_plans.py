@@ -196,7 +196,7 @@ def test_drawings_and_plans_that_would_mislead_are_refused(platform, tmp_path):
     ("change", "match"),
     [
         (lambda text: text[:300], r"plan\.json:\d+:\d+: not a plan: the file ends in the middle"),
-        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:13:\d+: not a plan: 'servr' is unknown here; known are"),
+        (lambda text: text.replace('"server":', '"servr":', 1), r"plan\.json:14:\d+: not a plan: 'servr' is unknown here; known are"),
         (lambda text: text.replace('"number":0', '"number":"0"'), "not a plan: expected a whole number from 0, found the string \"0\""),
         (lambda text: text.replace('"number":0', '"number":0,"number":1'), "'number' appears twice in one object"),
         (lambda text: text.replace('"hash":', '"hsh":'), "'hsh' is unknown here"),
