@@ -3,8 +3,9 @@
     python bench/sharing.py [--mib 16 64 256 1024] [--json FILE]
 
 A cell is a case of bench/sites.py, a pattern of bench/patterns.py and a size. In each cell the pattern runs once with each method, on a grid of
-its own: `auto`, `direct`, `tree`, `swarm`, and `client`, which is plain GridRPC: the client gets the values and sends them with the calls.
-Prints the seconds of each, and for how many cells `auto` takes at most 1.05 times as long as the best of the others.
+its own: `auto`, `direct`, `tree`, `swarm`, `storage`, whose files are on a file server of 1 Gb/s, and `client`, which is plain GridRPC: the
+client gets the values and sends them with the calls. Prints the seconds of each, and for how many cells `auto` takes at most 1.05 times as
+long as the best of the others.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import gridloom as gl
 from patterns import FUNCTIONS, patterns
 from sites import BETWEEN, sites
 
-METHODS = ("auto", "direct", "tree", "swarm", "client")
+METHODS = ("auto", "direct", "tree", "swarm", "storage", "client")
 PATTERNS = ("W-To-W", "BROADCAST", "ALL-EXCHANGE")
 NEAR = 1.05
 

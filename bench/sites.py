@@ -3,6 +3,7 @@
     python bench/sites.py --case 2 > sites.toml
 
 Case 1: no link between the clusters is a bottleneck. Case 2: they are joined by one link of 50 Mb/s and 10 ms.
+A file server of 1 Gb/s beside the first cluster has the folder that all servers share.
 
 `--slower 4` divides all bandwidths by four and multiplies latencies: the same network in slow motion, for a testbed on a machine
 whose cores cannot carry all hosts at full rate.
@@ -11,6 +12,7 @@ whose cores cannot carry all hosts at full rate.
 import argparse
 
 BANDWIDTH = 12.5e6
+FILES_BANDWIDTH = 125e6
 BETWEEN = {1: (1.25e9, 100), 2: (6.25e6, 10_000)}
 
 
@@ -21,11 +23,15 @@ def sites(case, servers=8, slower=1.0):
     text = '[[host]]\nname = "client"\nspeed = "1Gf"\nproperties = { role = "client, agent" }\n'
     for site in "ab":
         text += f'[[cluster]]\nname = "{site}"\nhosts = "{site}-[1-{servers}]"\nspeed = "1Gf"\nbandwidth = "{own}"\n'
-        text += f'latency = "{100 * slower:g}us"\nproperties = {{ role = "server", memory = "64GiB" }}\n'
+        text += f'latency = "{100 * slower:g}us"\nproperties = {{ role = "server", memory = "64GiB", storage = "files" }}\n'
         text += f'[[link]]\nname = "to-{site}"\nbandwidth = "{own}"\nlatency = "{1000 * slower:g}us"\nsharing = "splitduplex"\n'
         text += f'[[route]]\nfrom = "client"\nto = "{site}"\nlinks = ["to-{site}:up"]\n'
     text += f'[[link]]\nname = "between"\nbandwidth = "{bandwidth}"\nlatency = "{latency * slower:g}us"\nsharing = "splitduplex"\n'
-    return text + '[[route]]\nfrom = "a"\nto = "b"\nlinks = ["between:up"]\n'
+    text += '[[route]]\nfrom = "a"\nto = "b"\nlinks = ["between:up"]\n'
+    text += '[[host]]\nname = "files"\nspeed = "1Gf"\nproperties = { role = "none" }\n'
+    text += f'[[link]]\nname = "to-files"\nbandwidth = "{FILES_BANDWIDTH / slower:g}Bps"\nlatency = "{100 * slower:g}us"\nsharing = "splitduplex"\n'
+    text += '[[route]]\nfrom = "files"\nto = "a"\nlinks = ["to-files:up"]\n'
+    return text + '[[route]]\nfrom = "files"\nto = "b"\nlinks = ["to-files:up", "between:up"]\n'
 
 
 def main():
