@@ -72,7 +72,7 @@ GRIDLOOM_STATIC void gridloom_put_texts(FILE *file, char *const *texts, size_t c
     for (i = 0; i < count; i++) gridloom_put_text(file, texts[i]);
 }
 
-/* Replaces a string by one that free() takes. */
+/* Replaces a string by a new one, which the caller passes to free(). */
 GRIDLOOM_STATIC void gridloom_take_text(FILE *file, char **text) {
     size_t size = 0;
     free(*text);

@@ -92,7 +92,7 @@ pub(crate) fn claimed_authority(parsed: &EndEntityCert<'_>) -> Option<Fingerprin
     std::str::from_utf8(text.get(..usize::from(length))?).ok()?.parse().ok()
 }
 
-/// Returns the dates between which a certificate is valid. The library tells them only in errors.
+/// Returns the dates between which a certificate is valid. The library reports them only in errors.
 pub(crate) fn dates(parsed: &EndEntityCert<'_>) -> Result<(UnixTime, UnixTime), String> {
     let at = |time| {
         let found = parsed.verify_for_usage(ALGORITHMS, &[], &[], seconds(time), AnyUsage, None, None);

@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) parts: BTreeMap<DatumId, TaskId>,
     /// Number of values so far; each name has a different one.
     values: u64,
-    /// Whether all names were deleted and the agent has confirmed that there are none.
+    /// True if all names were deleted and the agent has confirmed that there are none.
     pub(crate) are_deleted: bool,
 }
 

@@ -462,7 +462,7 @@ impl Grid {
     }
 
     /// Like [`Grid::compute`], for a computation that accesses `accessed_bytes` of the program's memory once. On a host that
-    /// pages, it takes longer by the time in which the pages that are not in memory are exchanged.
+    /// pages, it also takes the time to exchange the pages that are not in memory.
     pub fn compute_on(&self, work_flops: f64, accessed_bytes: u64) {
         if let Some(flops) = self.0.client_flops() {
             self.0.advance(work_flops / flops, accessed_bytes);

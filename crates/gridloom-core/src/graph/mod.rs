@@ -64,9 +64,9 @@ pub enum TaskKind {
 /// How long the copies of a [`TaskKind::Replicate`] are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CopyLifetime {
-    /// As long as the server has room for them.
+    /// They are kept as long as the server has room for them.
     Cached,
-    /// Until their owner releases them.
+    /// They are kept until their owner releases them.
     Kept,
 }
 
@@ -100,7 +100,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the name of its function or method. For a replication, a name for errors and traces.
+    /// Returns the name of its function or method, or, for a replication, a name for errors and traces.
     pub fn name(&self) -> &str {
         match &self.kind {
             TaskKind::Call { function, .. } => function,

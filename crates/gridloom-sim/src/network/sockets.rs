@@ -68,7 +68,7 @@ struct End {
     /// On the listening end: the port that was dialled.
     port: u16,
     open: bool,
-    /// Whether its own process closed it, rather than a notification from the other end.
+    /// True if its own process closed it, rather than a notification from the other end.
     closed_here: bool,
     bulk: Outgoing,
     urgent: Outgoing,

@@ -31,9 +31,9 @@ pub(super) struct MoveCandidate {
 /// The position of a task at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
-    /// In the queue, at that number.
+    /// The task is in the queue, at that number.
     Queued(u64),
-    /// Not in the queue yet.
+    /// The task is not in the queue yet.
     Pending(WaitReason),
 }
 

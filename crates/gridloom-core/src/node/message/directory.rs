@@ -53,7 +53,7 @@ pub enum DirectoryToAgent {
     GetUsage(UsageQuery),
 }
 
-/// To a server, from the agent or from a client.
+/// Messages to a server from the agent or from a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToServer {
     /// The registration was accepted. The server measures its links to `peers`, which are other servers with their addresses.

@@ -119,7 +119,7 @@ pub struct AuditRecord {
     pub outcome: AuditOutcome,
     /// Reason of a refusal or an end; empty if there is none.
     pub why: String,
-    /// Number of events for which the record stands.
+    /// Number of events that the record represents.
     pub count: u64,
 }
 
