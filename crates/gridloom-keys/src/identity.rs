@@ -13,7 +13,7 @@ use crate::percent;
 /// The scheme of all URIs in a grid's certificates.
 pub(crate) const SCHEME: &str = "gridloom://";
 
-/// What the holder of a certificate may be in its grid.
+/// The part that the holder of a certificate may play in its grid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     Agent,

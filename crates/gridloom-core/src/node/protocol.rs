@@ -286,8 +286,8 @@ pub enum Command {
         /// The heuristic to use.
         heuristic: MappingMethod,
     },
-    /// Only map a group. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its remaining tasks may
-    /// be mapped again.
+    /// Map a group without running it. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its
+    /// remaining tasks may be mapped again.
     Plan {
         group: Group,
         /// The heuristic to use.
