@@ -238,7 +238,7 @@ class Client:
                     return json.loads(line)
             state = self.process.wait(END_S)
             raise SystemExit(
-                f"{self.system}: the client ended with exit status {state}, or gave no answer in {ANSWER_S} s"
+                f"{self.system}: the client ended with exit status {state}, or did not answer within {ANSWER_S} s"
             )
         finally:
             timer.cancel()

@@ -246,7 +246,7 @@ impl Window {
         self.loads[at].add(seconds);
     }
 
-    /// Its time with that many tasks over its time alone, and the number of calls behind the ratio.
+    /// Its time with that many tasks over its time alone, and the number of calls on which the ratio is based.
     fn compared(&self, tasks: u32, known: &[ConcurrencyPoint]) -> Option<(f64, usize)> {
         let enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
         let full = self.loads.iter().filter(enough).find(|load| load.tasks == tasks)?;

@@ -28,7 +28,7 @@ pub struct ConcurrencyPoint {
     pub tasks: u32,
     /// Time of a call divided by its time alone.
     pub factor: f64,
-    /// Number of calls behind it.
+    /// Number of calls on which it is based.
     pub calls: u64,
 }
 

@@ -185,7 +185,7 @@ impl Damage {
         }
     }
 
-    /// Reports whether a client may have waited for the agent in vain. An agent that restarts, or to which a
+    /// Reports whether a client may have given up waiting for the agent. An agent that restarts, or to which a
     /// connection breaks, is back before a client gives up.
     pub(crate) fn agent_is_gone(&self, now: Time) -> bool {
         self.agent_was_gone || self.has_long_silence(now)

@@ -358,7 +358,7 @@ mod tests {
         let id = GroupId { client: NodeId(9), serial: 1 };
         let Outlined { outline, data } = Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }.outline();
         let names: Vec<&str> = outline.data.iter().map(|datum| datum.name.as_deref().unwrap()).collect();
-        // A name that is read before it is put comes from outside the group.
+        // A name that is read before it is put was put outside the group.
         assert_eq!(names, ["mesh", "later", "x", "x", "later"]);
         let producers: Vec<Option<u32>> = outline.data.iter().map(|datum| datum.producer).collect();
         assert_eq!(producers, [None, None, Some(0), Some(1), Some(3)]);

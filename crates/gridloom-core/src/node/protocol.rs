@@ -473,7 +473,7 @@ pub enum Event {
     /// A task ended for good: with a result, or with a failure that is not retried. The results of a plain call are in
     /// the client's store by then.
     TaskEnded {
-        /// When it ended, as far as the client can tell.
+        /// Time at which it ended, as far as the client knows.
         at: Time,
         /// The server; `None` if the task was never sent to one.
         server: Option<NodeId>,
@@ -497,7 +497,7 @@ pub enum Event {
     },
     /// A datum was transferred between servers, or to or from the client.
     Transferred {
-        /// When it arrived, as far as the client can tell.
+        /// Time at which it arrived, as far as the client knows.
         at: Time,
         /// The measurement.
         report: TransferReport,

@@ -96,7 +96,7 @@ class ThreadPool:
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread. An interrupt that comes while Python waits for its beginning may be hidden by an error of Python's lock."""
+    """Start a thread. An interrupt that arrives while Python waits for its beginning may be hidden by an error of Python's lock."""
     try:
         thread.start()
     except RuntimeError as error:

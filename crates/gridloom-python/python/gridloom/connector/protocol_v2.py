@@ -234,7 +234,7 @@ def _data(model: Model, tensor: Tensor, value: npt.NDArray[Any] | bytes) -> list
         try:
             return [value.decode()]
         except UnicodeDecodeError as error:
-            raise ModelRefused(f"model '{model.name}': '{tensor.name}': the endpoint takes JSON, which has texts of UTF-8 only: {error}") from None
+            raise ModelRefused(f"model '{model.name}': '{tensor.name}': the endpoint takes JSON, whose texts must be UTF-8: {error}") from None
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise ModelRefused(
             f"model '{model.name}': '{tensor.name}' has NaN or infinite values, and the endpoint takes JSON, which has no such numbers"
@@ -276,14 +276,14 @@ def _value(tensor: Tensor, parsed: dict[str, Any], raw: memoryview | None, path:
 
 def _text(data: Any, raw: memoryview | None, size: int, where: str) -> bytes:
     if size != 1:
-        raise WrongAnswer(f"{where} has {size} texts, and a function gives one")
+        raise WrongAnswer(f"{where} has {size} texts; a function returns only one")
     if raw is not None:
         if len(raw) < 4 or struct.unpack("<I", raw[:4])[0] != len(raw) - 4:
-            raise WrongAnswer(f"{where} has {len(raw)} bytes, which are not one text with its length")
+            raise WrongAnswer(f"{where} has {len(raw)} bytes, which are not one text preceded by its length")
         return bytes(raw[4:])
     flat = _flat(data, where)
     if len(flat) != 1 or not isinstance(flat[0], str):
-        raise WrongAnswer(f"{where} is no text: {_clipped(json.dumps(data).encode())}")
+        raise WrongAnswer(f"{where} is not a text: {_clipped(json.dumps(data).encode())}")
     return flat[0].encode()
 
 

@@ -206,7 +206,7 @@ def _files(place: str, what: str, given: Any) -> dict[str, str]:
     files = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
     for name, within in files.items():
         if not isinstance(name, str) or not name.isidentifier():
-            raise InputError(f"{place}: {what}: {name!r} is no name of a file: letters, digits and _; a mapping gives its path")
+            raise InputError(f"{place}: {what}: {name!r} is not a name of a file: use letters, digits and _, and give its path in a mapping")
         parts = PurePosixPath(within).parts if isinstance(within, str) else ()
         if not parts or ".." in parts or within.startswith(("/", "-")) or within.endswith("/"):
             raise InputError(f"{place}: {what}: '{name}' has the path {within!r}; expected one within the working folder, as 'out/table.csv'")

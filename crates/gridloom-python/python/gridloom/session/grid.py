@@ -854,7 +854,7 @@ class Grid(OfSession):
         return self._shared.names(prefix)
 
     def empty(self, shape: int | Iterable[int], dtype: npt.DTypeLike = np.float64, order: str = "C") -> npt.NDArray[Any]:
-        """Make an array in shared memory, which goes to servers on this machine without a copy.
+        """Make an array in shared memory, which servers on this machine use without a copy.
 
         Parameters
         ----------
