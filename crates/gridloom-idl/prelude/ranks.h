@@ -132,7 +132,7 @@ GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     return status;
 }
 
-/* Splits a command into words, in place: blanks separate them, except between quotation marks and behind a backslash. The name
+/* Splits a command into words, in place: blanks separate them, except between quotation marks and after a backslash. The name
    of an existing file is one word, whatever it contains. Returns their number, or -1. */
 GRIDLOOM_STATIC int gridloom_words(char *text, char **words, int most) {
     char *to, quote = 0;

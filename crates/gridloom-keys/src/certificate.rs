@@ -279,7 +279,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .then(|| pairs().map(|pair| u8::from_str_radix(pair, 16).expect("they are digits")).collect())
 }
 
-/// How long before it is issued a certificate is valid, for machines whose clocks are behind.
+/// Certificates are valid from this long before they are issued, because the clocks of other machines may be slow.
 pub(crate) const BACKDATED: Duration = HOUR;
 /// Maximum size of a certificate. One with the longest names and functions has 6 KiB.
 const CERTIFICATE_BYTES_MAX: usize = 8192;

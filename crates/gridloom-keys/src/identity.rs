@@ -185,7 +185,7 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// Returns the URI of a grid, which stands in the certificate of its authority.
+/// Returns the URI of a grid, which the certificate of its authority contains.
 pub(crate) fn grid_uri(grid: &str) -> String {
     format!("{SCHEME}{}", percent::encode(grid))
 }

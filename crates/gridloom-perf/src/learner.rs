@@ -25,7 +25,7 @@ const OUTLIER_SPREADS: f64 = 5.0;
 const OUTLIER_PART: f64 = 1.0 / 3.0;
 /// Weight of the newest call in the mean, once there are many.
 const MEAN_WEIGHT_MIN: f64 = 0.1;
-/// Minimum number of calls alone and of calls beside others for comparing them.
+/// Minimum number of calls alone, and of calls concurrent with others, for comparing them.
 const COMPARED_MIN: usize = 3;
 
 /// A server's model of one of its functions, as it is learned.
@@ -142,7 +142,7 @@ impl Learner {
         self.mean_s
     }
 
-    /// Slowdown of calls beside others.
+    /// Slowdown of calls that run concurrently with others.
     pub fn perturbation(&self) -> &Perturbation {
         &self.curves().perturbation
     }

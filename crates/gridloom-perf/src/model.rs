@@ -220,7 +220,7 @@ pub struct FunctionModel {
     pub by_work: Curve,
     /// Seconds against the bytes of all arrays, for calls that state no work.
     pub by_bytes: Curve,
-    /// Slowdown of calls beside others on the server.
+    /// Slowdown of calls that run concurrently with others on the server.
     #[serde(default)]
     pub perturbation: Perturbation,
     /// Accuracy of its predictions.

@@ -344,7 +344,8 @@ pub enum Command {
     Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task of any client. Ends in `EndTaskAnswered`, unless the server is lost.
     EndTask { server: NodeId, task: TaskId },
-    /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
+    /// To a server, from its own process: accept no more calls that other servers can run, and exit when nothing is
+    /// left here.
     Drain,
     /// To a server, from its own process: the process is about to end. Reports the usage so far to the agent.
     Stop,

@@ -153,7 +153,7 @@ struct Session {
     is_ready: bool,
     has_unread: bool,
     has_ended: bool,
-    /// A read returns the content of one record, because the bytes behind it may not be encrypted.
+    /// A read returns the content of one record, because the bytes after it may not be encrypted.
     ends_encryption: bool,
 }
 

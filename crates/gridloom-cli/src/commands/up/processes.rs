@@ -221,7 +221,7 @@ impl RunController for Reconnects<'_> {
     }
 }
 
-/// Refuses loopback addresses beside others: all hosts get the same addresses, and each would connect to itself.
+/// Refuses loopback addresses together with others: all hosts get the same addresses, and each would connect to itself.
 fn check_addresses(file: &Path, addresses: &Addresses) -> Result<()> {
     let one = |is_loopback: bool| addresses.iter().find(|(_, address)| address.is_loopback() == is_loopback);
     if let (Some((name, address)), Some((other, other_address))) = (one(true), one(false)) {

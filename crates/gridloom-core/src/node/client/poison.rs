@@ -1,7 +1,7 @@
 //! Poison requests: those that may have broken the connection to the agent. An agent that cannot parse a message
 //! closes the connection, and would do so at each retry.
 //!
-//! A request that was pending when the connection was lost is a suspect. It is resent with a ping behind it. The
+//! A request that was pending when the connection was lost is a suspect. It is resent, followed by a ping. The
 //! answer to that ping shows that the agent has read the request. A request that was lost [`TASK_ATTEMPTS_MAX`] times
 //! in a row before that is given up.
 //!

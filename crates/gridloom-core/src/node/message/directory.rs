@@ -38,7 +38,8 @@ pub enum DirectoryToAgent {
     Subscribe,
     /// A client requests the link measurements.
     GetLinks,
-    /// A server is draining. It takes no more calls that other servers can take, and exits when its remaining work is done.
+    /// A server is draining. It accepts no more calls that other servers can run, and exits when its remaining work is
+    /// done.
     Draining,
     /// A server that reported [`DirectoryToAgent::CannotRun`] offers the function again.
     CanRun { function: String },
