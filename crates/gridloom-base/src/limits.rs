@@ -61,7 +61,7 @@ pub const FORWARDS_MAX: usize = 7;
 /// Smallest upload limit of a server, in bytes per second. At this rate the largest part of a datum takes four seconds.
 pub const UPLOAD_RATE_MIN: f64 = 64e3;
 /// Longest forwarding chain, counted in sends from a holder of a datum to the last server. A longer chain is cut: the
-/// servers behind the cut send requests as if they were at it.
+/// servers after the cut send requests as if they were at it.
 pub const HOPS_MAX: u16 = 4096;
 /// Largest value that is stored inside a task's description (scalars and short strings).
 pub const INLINE_BYTES_MAX: usize = 1 << 10;
@@ -69,7 +69,7 @@ pub const INLINE_BYTES_MAX: usize = 1 << 10;
 pub const TASKS_PER_MESSAGE: usize = 512;
 /// Tasks in one group. A program with more tasks closes the group and opens another.
 pub const GROUP_TASKS_MAX: usize = 200_000;
-/// Loop bodies that are held back to be mapped together. More would improve the mapping little and delay the start.
+/// Loop bodies that are delayed to be mapped together. More would improve the mapping little and delay the start.
 pub const REGROUP_BODIES_MAX: usize = 256;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
