@@ -1,8 +1,8 @@
 //! Running tasks on the servers of a simulation: their files, their time, their bodies.
 //!
-//! All file accesses of a task happen at once, before it computes, and so does its paging ([`crate::memory`]). When its
-//! time has passed, its body runs, if bodies are set, and its results are put into the server's store. A body takes no
-//! virtual time except for waits in its session.
+//! All file accesses of a task happen at once, before it computes, and so does its paging ([`crate::memory`]). When its time has
+//! passed, its body runs, if bodies are set, and its results are put into the server's store. A body takes no virtual time
+//! except for waits in its session.
 //!
 //! A body that gets shared data begins before the computation, whose time passes when the body ends, calls its program back
 //! or publishes results, whichever is first.
