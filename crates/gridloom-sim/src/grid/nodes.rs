@@ -74,9 +74,9 @@ pub(crate) struct SimNode {
     pub(crate) end: Option<String>,
     /// How it is restarted; `None` if it cannot be.
     pub(crate) spec: Option<NodeSpec>,
-    /// When it was last resumed.
+    /// Time at which it was last resumed.
     pub(crate) resumed: Time,
-    /// Until this time it accepts no data.
+    /// Time before which it accepts no data.
     pub(crate) full_until: Time,
     /// Inputs received while it was paused, with the digests of messages.
     waiting_inputs: VecDeque<(Input, u64)>,
