@@ -124,7 +124,7 @@ def protein(program):
 
 
 def run(grid, program, wanted, direct, connected, threads):
-    """The wanted results. Calls of servers with a connector that need no call of another server before them are one group, again and again."""
+    """Run the program; return the wanted results. Repeatedly, all calls of servers with a connector whose arguments are available form one group."""
     functions = {name: grid.function(name) for name in SHAPES} if connected else {}
     done = {}
 
@@ -150,7 +150,7 @@ def run(grid, program, wanted, direct, connected, threads):
                 if number not in done and server in connected and is_ready(arguments):
                     made = functions[function].on(f"rpc-{server}")(*map(argument, arguments))
                     done[number] = made if isinstance(made, tuple) else (made,)
-        # As the program of the paper, which calls its servers asynchronously: one call at a time on each server.
+        # Like the paper's program, this calls its servers asynchronously: one call at a time on each server.
         left = [(number, server, arguments) for number, (_, server, arguments) in enumerate(program.calls) if number not in done]
         ready = [number for number, server, arguments in left if server not in connected and is_ready(arguments)]
         begun = [(number, threads[program.calls[number][1]].submit(direct_call, *program.calls[number][:2], values_of(number))) for number in ready]

@@ -1,4 +1,4 @@
-"""Groups of many short calls on a Dask or Ray cluster, compared with the cluster's own submission of as many: seconds until all have ended.
+"""Groups of many short calls on a Dask or Ray cluster, compared with calls that are submitted to the cluster directly: seconds until all have ended.
 
     python bench/engine_calls.py [--engine dask ray] [--calls 1000 8000] [--rounds 3] [--out FILE]
 
@@ -34,7 +34,7 @@ class OfDask:
         self.session = self.dask = distributed.Client(self.cluster, set_as_default=True)
 
     def own(self, calls):
-        """By one `client.map`."""
+        """Submit the calls by one `client.map`, and wait for them."""
         self.wait(self.dask.map(plainly, range(calls), pure=False))
 
     def close(self):
@@ -54,7 +54,7 @@ class OfRay:
         self.function = ray.remote(num_cpus=1)(plainly)
 
     def own(self, calls):
-        """By as many calls of a remote function."""
+        """Submit each call of a remote function, and wait for them."""
         made = [self.function.remote(x) for x in range(calls)]
         self.ray.wait(made, num_returns=calls, fetch_local=False)
 
@@ -67,7 +67,7 @@ SYSTEMS = {"dask": OfDask, "ray": OfRay}
 
 
 def planned(grid, calls):
-    """As a group: seconds to record it, to map and submit it, and to wait for its end."""
+    """Run the calls as a group. Return the seconds to record it, to map and submit it, and to wait for its end."""
     function, marks = grid.function(half), [time.perf_counter()]
     with grid.group() as group:
         for x in range(calls):

@@ -1,14 +1,14 @@
-"""Hostile load: strangers, and members that turn hostile, attack an agent, a server and a relay while another user calls a function.
+"""Hostile load: strangers and malicious members attack an agent, a server and a relay while another user calls a function.
 
 Each attack makes `--count` connections from another process, with four at a time; `slow` holds `--slow` connections that send a byte now
 and then. Another user calls a function of the server, one call after the other, over TCP: for some seconds without the attack, and during
-it. The table has how the connections ended, the times of these calls, and the memory of the attacked process. The benchmark fails if
+it. The table shows how the connections ended, the times of these calls, and the memory of the attacked process. The benchmark fails if
 anybody gets in, if a call fails, or if the memory grows by more than `--growth` MiB.
 
     cargo build --release -p gridloom-cli --example hostile
     python bench/hostile.py [--count 10000] [--slow 1000] [--targets agent server relay]
 
-Attackers and the attacked share the processors of this machine, so that part of the additional time is that of the attackers.
+Attackers and attacked processes share the processors of this machine, so the attackers themselves cause part of the additional time.
 """
 
 import argparse
@@ -182,7 +182,7 @@ def main():
         serve = ["serve", str(folder / "os.idl"), "--library", "libc.so.6", "--models", "none", *node]
         try:
             for target in options.targets:
-                # Another folder of sockets: the caller uses TCP.
+                # With another folder of sockets, the caller uses TCP.
                 far = {"GRIDLOOM_SOCKETS": private(folder / f"sockets of {target}")}
                 parts = {}
                 listen = ["--listen", "127.0.0.1:0"]

@@ -34,7 +34,7 @@ def chain(grid, heuristic):
 
 
 def alternate(problem):
-    """The first server of each site in turn: every product crosses."""
+    """Place the calls on the first server of each site in turn, so that every product crosses the link."""
     return ["server-1" if number % 2 == 0 else "server-3" for number in range(len(problem.tasks))]
 
 

@@ -40,12 +40,12 @@ SLOWED_TILES, SLOWED_TILE = 8, 1024
 SLOWED_SIZES = (384, 896)
 SLOWED = "s1"
 FACTOR = 0.25
-#: Time at which it becomes slow, as a fraction of the time that the group takes otherwise.
+#: Time at which the server becomes slow, as a fraction of the group's time without this change.
 WHEN = 0.3
 
 
 def everywhere(problem):
-    """Run every call once on each server: calls are recorded as often as there are servers."""
+    """Place consecutive calls on consecutive servers. Calls are recorded once per server, so each runs on every server."""
     return [number % len(problem.servers) for number in range(len(problem.tasks))]
 
 
@@ -100,7 +100,7 @@ def run(grid, heuristic, record, check, meanwhile=None):
 
 
 def slowed(grid, testbed):
-    """A group on a grid whose first server slows down to a quarter during the run, and with it fast, and slow, all the time."""
+    """Run a group three times: with the first server at full speed, slowed down to a quarter during the run, and slow from the beginning."""
 
     def set_speed(factor):
         subprocess.run([GRIDLOOM, "testbed", "slow", "--name", testbed, SLOWED, str(factor)], check=True, capture_output=True)
@@ -118,7 +118,7 @@ def slowed(grid, testbed):
     changed = run(grid, "auto", record, check, slow_down)
     calibrate(grid, slowed=True)
     known = run(grid, "auto", record, check)
-    # The part that is left when it slows down, at the pace of a grid with a server known to be slow.
+    # Ideally, the rest of the group after the change takes as long as on a grid whose slow server is known.
     left = 1 - slow_down.after / fast["measured"]
     ideal = slow_down.after + left * known["measured"]
     set_speed(1)

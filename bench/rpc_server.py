@@ -1,4 +1,4 @@
-"""A gRPC server of the three applications of bench/connectors_rpc.py, by grpcio. It knows nothing of grids: it offers reflection, and that is all.
+"""A gRPC server of the three applications of bench/connectors_rpc.py, by grpcio. It is an ordinary server with reflection, without Gridloom.
 
     python bench/rpc_server.py --modules FOLDER --library libprotein.so     # prints its port; ends when its input ends
 

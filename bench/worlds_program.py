@@ -1,7 +1,7 @@
 """The demonstration's two programs and steps of Hydropad as mapped groups, for bench/worlds.py: prints their durations as JSON.
 
 It runs on this machine, in simulation, or on a testbed. Each program runs three times, and the third run counts.
-In the first, every function runs on every server: afterwards links and functions are known, and workers have their memory (a
+In the first run, every function runs on every server. After that, links and functions are known, and workers have allocated their memory (a
 function's first call in a process was observed to take five times as long).
 """
 

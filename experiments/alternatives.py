@@ -2,19 +2,19 @@
 
 The grid is a testbed for each system: four servers with one slot each, and a host for the agent, scheduler or head, at one site with links of 200 Mb/s
 and 0.1 ms; the client is behind a link of 100 Mb/s and 5 ms. Every packet crosses emulated links. Functions are the same for all systems: they compute,
-and then wait until as much time has passed as on a host of 1, 1.5, 2 or 3 Gflop/s. No system is told these speeds. Gridloom's servers measure the speed of
+and then wait until as much time has passed as on a host of 1, 1.5, 2 or 3 Gflop/s. No system knows these speeds. Gridloom's servers measure the speed of
 the machine, which is the same for all of them, and its models learn from the calls.
 
-Operations of a call: 2·n³ for a product of matrices. Of the protein search, 500·n for the index of n residues and 2·n·q for q residues of queries in it. Of
-Hydropad with n³ cells, 3000·n³ for the potential, 1000·n³ for the first velocities, 4500·n³ for dark matter and 9000·n³ for the gas. These numbers are
-chosen: they are larger than those of the kernels, so that emulated hosts differ. Workflows are instances of WfCommons
-(https://github.com/wfcommons/WfInstances); each task waits for its recorded time, and all of one workflow take 10 s in sum at 1 Gflop/s.
+A product of matrices counts as 2·n³ operations. In the protein search, the index of n residues counts as 500·n operations, and the search for q residues of
+queries in it as 2·n·q. In Hydropad with n³ cells, the potential counts as 3000·n³ operations, the first velocities as 1000·n³, dark matter as 4500·n³, and the
+gas as 9000·n³. These numbers are a choice: they are larger than those of the kernels, so that emulated hosts differ. Workflows are instances of WfCommons
+(https://github.com/wfcommons/WfInstances); each task waits for its recorded time, and the tasks of one workflow take 10 s in total at 1 Gflop/s.
 
 Each system is used as its documentation recommends. Gridloom: one group per program, mapped by `auto`. Dask: a client with `direct_to_workers`,
 `Client.submit`, and one `scatter` for the arrays of a program. Ray: remote functions and `ray.put` through Ray's client, because the program is not
 on a node of the cluster. With Dask and Ray, arrays of at most 10 kB are plain arguments. Before the first run, one call warms up each worker. The systems
-take turns: each runs a program once, then each runs the next one, and so on in each round. Results are checked in each run. Times are
-those at the client, from the first call to the last result, and include the transfer of the client's data. Bytes are those of the client's network
+take turns: in each round, each system runs a program once, then each runs the next one, and so on. Results are checked in each run. Times are
+measured at the client, from the first call to the last result, and include the transfer of the client's data. Bytes are those of the client's network
 interface, headers included; memory is the largest resident memory of the client's process.
 """
 
@@ -48,7 +48,7 @@ MORE_WORKFLOWS = [
     "mag-001",
     "viralrecon-001",
 ]
-#: Two systems are equal if they differ by less.
+#: Two systems are equal if they differ by less than this factor.
 EQUAL = 1.05
 #: Longest times for the start of a process, an answer of a client, and the end of a process.
 START_S, ANSWER_S, END_S = 120, 300, 30
@@ -238,7 +238,7 @@ class Client:
                     return json.loads(line)
             state = self.process.wait(END_S)
             raise SystemExit(
-                f"{self.system}: the client ended with exit status {state}, or gave no answer in {ANSWER_S} s"
+                f"{self.system}: the client ended with exit status {state}, or did not answer within {ANSWER_S} s"
             )
         finally:
             timer.cancel()
@@ -353,22 +353,22 @@ def items(figures):
     yield Item(
         "Makespan",
         state,
-        f"Seconds at the client, median of {len(found['Gridloom'][programs[0]])} runs with the fastest and the slowest{about}, on a machine with "
-        f"{figures['processors']} processors; its load was {load} when each round began.\n\n{reasons}{overlap}"
+        f"Seconds at the client{about}: the median of {len(found['Gridloom'][programs[0]])} runs, and in parentheses the fastest and the slowest. The "
+        f"machine has {figures['processors']} processors; its load was {load} at the beginning of the rounds.\n\n{reasons}{overlap}"
         + table(head, rows("seconds", seconds)),
     )
     less, more = compared("client_bytes", "another system sends less")
     yield Item(
         "Bytes over the client's link",
         less,
-        f"Megabytes in both directions, median, with all headers.\n\n{more}"
+        f"Median of the megabytes in both directions, including all headers.\n\n{more}"
         + table(head, rows("client_bytes", megabytes)),
     )
     less, more = compared("client_memory_bytes", "another system's client needs less")
     yield Item(
         "Memory of the client",
         less,
-        "Largest resident memory of the client's process in megabytes, median, its data and the Python packages included.\n\n"
+        "Median of the largest resident memory of the client's process in megabytes, including its data and the Python packages.\n\n"
         + more
         + table(head, rows("client_memory_bytes", megabytes)),
     )

@@ -3,7 +3,7 @@
     alternatives_client.py SYSTEM ADDRESS PROGRAM...
 
 It prints the names of the programs, as a list in JSON, once the system is ready. Then it reads names of programs, one a line: it runs each of them once,
-and prints its figures in JSON. It ends with its input.
+and prints its figures in JSON. It ends when its input ends.
 
 The programs are the same for all systems: `call` submits a call, whose arguments may be results of others, `given` sends arrays of the
 client, `run` fetches the results. How each system does it follows its documentation.

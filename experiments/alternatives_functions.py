@@ -41,7 +41,7 @@ def passed(array):
 
 
 def wait_for(begun, work_flops):
-    """Wait until a call that began then has taken as long as on its host."""
+    """Wait until a call that began at this time has taken as long as on its emulated host."""
     end = begun + work_flops / (SPEEDS[socket.gethostname()] * 1e9)
     time.sleep(max(end - time.perf_counter(), 0.0))
 
@@ -170,5 +170,5 @@ PROGRAMS = [program_of(reads) for reads in range(READS_MAX + 1)]
 
 @gl.function(work="1", module="alternatives")
 def first(x: Numbers) -> float:
-    """All that returns to the client of the last results of a workflow."""
+    """The only part of a workflow's last results that is sent to the client."""
     return float(x[0])

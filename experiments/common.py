@@ -17,12 +17,12 @@ PAGES = ROOT / "docs" / "experiments"
 
 @dataclasses.dataclass
 class Item:
-    """A table or figure of a paper, and ours beside it."""
+    """A table or figure of a paper, compared with Gridloom's."""
 
     what: str
     #: "same order", "beyond", or "not reproduced: why".
     state: str
-    #: Markdown: how it was run, and the table.
+    #: Markdown: a description of the runs, and the table.
     text: str
     #: Draws on Matplotlib axes, if there is a plot.
     plot: object = None
@@ -51,7 +51,7 @@ def progress(text):
 
 
 def table(head, rows):
-    """Markdown."""
+    """Returns a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
 

@@ -1,10 +1,10 @@
-"""GRAS: the welcome message of the Pastry overlay network, exchanged with Gridloom and with six other systems, measured.
+"""GRAS: times of an exchange of the Pastry welcome message with Gridloom and with six other systems.
 
-Two processes send each other the message: a struct that contains rows of a routing table behind a pointer, and a set of leaves. They run on one
-host, over TCP on loopback and by the fastest method of each system (Gridloom and Open MPI: shared memory, others: Unix sockets), and on two hosts
-of `gridloom testbed`. Gridloom's TCP connections are encrypted, those of the other systems are not. JSON is by nlohmann-json, XML by expat, CORBA
-by omniORB. PBIO is in no package; Cap'n Proto takes its place, because its messages are close to the struct in memory, too. A round runs all systems
-one after the other. Times are in microseconds: the median of the rounds, and in parentheses the smallest and the largest.
+Two processes send each other the welcome message of the Pastry overlay network: a struct that contains rows of a routing table behind a pointer, and a
+set of leaves. They run on one host, over TCP on loopback and by the fastest method of each system (Gridloom and Open MPI: shared memory, others: Unix
+sockets), and on two hosts of `gridloom testbed`. Gridloom's TCP connections are encrypted, those of the other systems are not. JSON is by nlohmann-json,
+XML by expat, CORBA by omniORB. No package contains PBIO; Cap'n Proto replaces it, because its messages, too, are close to the struct in memory. A round
+runs all systems one after the other. Times are in microseconds: the median of the rounds, and in parentheses the smallest and the largest.
 """
 
 import json
@@ -65,7 +65,7 @@ def cell(measure):
 
 
 def measures(figures, system, place, what):
-    """The measures by number of rows; None if there is none."""
+    """The measures by number of rows, each None if it is missing."""
     return [figures["microseconds"].get(f"{system} {place} {what} {rows}") for rows in ROWS]
 
 
@@ -157,12 +157,12 @@ def exchange(figures, place, what):
         axes.set_xticks(range(len(ROWS)), [f"{rows} rows" for rows in ROWS])
         axes.set(ylabel="exchange, µs", yscale="log")
 
-    head = ["", *(f"{rows} rows, µs" for rows in ROWS), *(f"Gridloom / it, {rows}" for rows in ROWS)]
+    head = ["", *(f"{rows} rows, µs" for rows in ROWS), *(f"Gridloom / system, {rows}" for rows in ROWS)]
     return Item(
         what,
         state,
-        "*Same order* means that no other system that converts between architectures is faster than Gridloom by more than 5 %, with no number of rows; *beyond*, that "
-        f"Open MPI is not either. Ratios are medians of the ratios of the rounds.{quality(figures, place)}\n\n{table(head, rows)}{missing(figures, place)}",
+        "*Same order* means that Gridloom takes at most 5 % longer than any other system that converts between architectures, with any number of rows; *beyond* means "
+        f"that this holds for Open MPI, too. Ratios are medians of the ratios of the rounds.{quality(figures, place)}\n\n{table(head, rows)}{missing(figures, place)}",
         draw,
     )
 
@@ -214,8 +214,8 @@ def architectures(figures):
         named,
         f"not reproduced: conversion is slower than reading {' and '.join(slower)}" if slower else "same order",
         "As in GRAS, the receiver converts. A message of a machine with another byte order or word size takes up to "
-        f"{ratio:.1f} times as long to decode as one of the same machine. *Same order* means that this is faster than to decode text. The messages of "
-        "the other architectures (ppc, ppc64, i386) are in their representations. Exchanges with a process on an emulated processor (qemu-user) are not timed: they would "
+        f"{ratio:.1f} times as long to decode as one of the same machine. *Same order* means that this takes less time than to decode text. The "
+        "messages of other architectures (ppc, ppc64, i386) are in the data representations of these architectures. Exchanges with a process on an emulated processor (qemu-user) are not timed: they would "
         "measure the emulation.\n\n" + table(["", *(f"{rows} rows, µs" for rows in ROWS)], rows),
     )
 

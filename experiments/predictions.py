@@ -1,8 +1,8 @@
 """Predictions: simulated or planned times beside times measured on the testbed, for the experiments on the other pages.
 
 The same platform file is simulated and emulated by `gridloom testbed`, where real processes exchange real packets. *Simulated* is the virtual time of
-the same program, *planned* the makespan that the plan of a group predicts before the group runs. Functions are calibrated first, on the
-testbed too: at other sizes, on another platform, or in a run of their own. All emulated hosts share the processors of one
+the same program, *planned* the makespan that the plan of a group predicts before the group runs. Functions are calibrated first, also
+on the testbed: at other sizes, on another platform, or in a run of their own. All emulated hosts share the processors of one
 machine, so other programs on it make measured times longer. The error of a case is |predicted / measured - 1|, of the medians of its rounds.
 """
 
@@ -184,7 +184,7 @@ def message_driven_objects(is_full):
 
 
 def pastry(is_full):
-    """The Pastry message: the measured times are those of the page on GRAS."""
+    """The Pastry message, whose measured times are those of the page on GRAS."""
     kept = common.load("gras")
     if kept is None:
         raise SystemExit("predictions need the figures of 'gras': run python experiments/run.py gras first")

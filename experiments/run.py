@@ -1,4 +1,4 @@
-"""Runs the experiments of the papers that Gridloom follows, and writes docs/experiments: the papers' tables and figures beside ours.
+"""Runs the experiments of the papers that Gridloom follows, and writes docs/experiments: the papers' tables and figures, compared with Gridloom's.
 
     python experiments/run.py                     # all, minutes; `make experiments` builds what is needed first
     python experiments/run.py objects --full      # one, with all sizes of the paper
@@ -67,7 +67,7 @@ def page(name):
         state = f"not run: {skipped['reason']}" if skipped else "not run yet"
         return None, [[module.TITLE, "all", state]], {}
     sizes = "all sizes" if kept["is_full"] else "the quick sizes"
-    setup = module.__doc__.partition("\n\n")[2].strip().replace("\n", " ")
+    setup = "\n\n".join(part.strip().replace("\n", " ") for part in module.__doc__.split("\n\n")[1:])
     text = [
         f"# {getattr(module, 'HEADING', MODULE_HEADING.format(module.TITLE))}\n\n{module.PAPER}.\n\n{setup}\n\n",
         f"Written by `python experiments/run.py {name}` on {kept['date']}, commit {kept['commit']}, with {sizes}.\n",
@@ -118,7 +118,9 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
     parser.add_argument("--full", action="store_true", help="all sizes of the papers: hours")
     parser.add_argument("--part", help="of 'predictions': only this part")
-    parser.add_argument("--pages", action="store_true", help="run nothing")
+    parser.add_argument(
+        "--pages", action="store_true", help="only write the pages again, from the figures of the last runs"
+    )
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"no experiment has the name '{unknown[0]}'; there are {', '.join(NAMES)}")
@@ -134,7 +136,7 @@ def main():
             figures = figures_of(name, options)
             common.saved(name, {**about, "is_full": options.full, "figures": figures})
         except (Exception, SystemExit) as error:
-            # Other experiments run all the same, and earlier figures are kept.
+            # The other experiments still run, and earlier figures are kept.
             reason = " ".join((str(error) or type(error).__name__).replace("|", "/").split())[:300]
             common.progress(f"{name} is skipped: {reason}")
             common.saved(name, {**(common.load(name) or {}), "skipped": {**about, "reason": reason}})

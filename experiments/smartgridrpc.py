@@ -3,8 +3,7 @@
 The machines are the paper's: servers of 498 and 531 MFlops, connected by links of 1 Gb/s, and clients of 248 MFlops: one has a link of
 100 Mb/s and 256 MB of memory, the other a link of 1 Gb/s and 1 GB. A third client, with 1 Gb/s and 256 MB, is not in the paper.
 Clients page when what they hold exceeds their memory ([the model](../platform.md#memory-and-paging)). The paper does not state the speed of
-their disks: 20 MB/s is an assumption, between the tens of MB/s of a disk of that time that is read in order and the few MB/s of one that
-is read at random. Servers have enough memory.
+their disks: 20 MB/s is an assumption: a disk of that time reads some tens of MB/s in order, and a few MB/s at random. Servers have enough memory.
 """
 
 import re
@@ -147,7 +146,7 @@ def run(is_full):
 
 
 def figure(client, what, aim, paper, found):
-    """The item of one client. `aim` is the least ratio of the paper, if the paper has this client."""
+    """The item of one client. `aim` is the smallest ratio in the paper, or None if the paper does not have this client."""
     rows = [
         [f"{megabytes(n):.0f}", *(f"{one:.2f}" for one in seconds), f"{bound_s(n):.2f}"]
         + [f"{seconds[1] / seconds[3]:.2f}", f"{seconds[0] / seconds[3]:.2f}"]
@@ -170,7 +169,7 @@ def figure(client, what, aim, paper, found):
     text = (
         f"Times are in seconds per step. {paper}In Gridloom, the mapped group of ten steps is {min(ratios):.2f} to {max(ratios):.2f} times as "
         f"fast as plain GridRPC, and takes at most {100 * above:.1f} % longer than the `bound`: the work of gas and gravity on the faster "
-        "server, below which no step can be. `local` computes on the client.\n\n"
+        "server, a lower limit for each step. `local` computes on the client.\n\n"
     )
     head = ["MB", *VARIANTS, "bound", "GridRPC / ten steps", "local / ten steps"]
     return Item(what, state, text + table(head, rows), draw)

@@ -1,4 +1,4 @@
-/* What every program of the comparison does the same way: its values, its clock, and how it prints what it measured. */
+/* The common parts of all programs of the comparison: values, clock, and output of measurements. */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -16,14 +16,14 @@ static inline double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Exchanges of one run: at most as many as the environment's PASTRY_REPEATS says, which is for links that are slow. */
+/* Returns the number of exchanges of one run. The environment variable PASTRY_REPEATS limits it for slow links. */
 static inline int repeats(int rows) {
     const char *most = getenv("PASTRY_REPEATS");
     int count = 20000 / (rows + 10) + 20;
     return most && atoi(most) > 0 && atoi(most) < count ? atoi(most) : count;
 }
 
-/* A quarter as many, for what takes longer. */
+/* Returns about a quarter of that number, for longer operations. */
 static inline int fewer_repeats(int rows) { return repeats(4 * rows + 30); }
 
 static inline struct Welcome make_welcome(int rows) {
@@ -39,7 +39,7 @@ static inline struct Welcome make_welcome(int rows) {
     return welcome;
 }
 
-/* A sum over all of it: what came must be what was sent. */
+/* Returns a checksum of the message: the received message must equal the sent one. */
 static inline long check_sum(const struct Welcome *welcome) {
     long sum = welcome->id + welcome->row_count + (long)(2 * welcome->time_sent);
     for (int n = 0; n < welcome->row_count; n++) {

@@ -13,7 +13,7 @@ Two processes welcome each other with rows of a routing table:
 
 A round runs every system once by each method, one after the other, so that all see the same noise. Systems that are not installed are left
 out and named, with the Debian packages that they need. JSON is by nlohmann-json, XML by expat, CORBA by omniORB. Lines and complexity need
-'pip install lizard'. Cap'n Proto stands for encoders that write a struct much as it is in memory, as PBIO did.
+'pip install lizard'. Cap'n Proto represents encoders whose messages are close to the struct in memory, as PBIO's were.
 """
 
 import argparse
@@ -36,7 +36,7 @@ GRIDLOOM = ROOT / "target" / "release" / "gridloom"
 FRAMES = ROOT / "target" / "release" / "gridloom-bench"
 MPI = ["mpirun", "--oversubscribe", "-np", "2"] + (["--allow-run-as-root"] if os.getuid() == 0 else [])
 ROWS = (0, 10, 100, 1000)
-# Bandwidth, latency one way, and at most how many exchanges a number of rows.
+# Bandwidth, one-way latency, and maximum number of exchanges per number of rows.
 LINKS = {"lan": ("1Gbps", "100us", 300), "wan": ("100Mbps", "20ms", 10), "far": ("10Mbps", "50ms", 5)}
 CASES = ("tcp", "host", "memory", *LINKS)
 LIMIT_S = 300
@@ -220,7 +220,7 @@ class Testbed:
         route = '[[route]]\nfrom = "one"\nto = "two"\nlinks = ["wire:up"]\n'
         platform = pathlib.Path(folder) / f"{case}.toml"
         platform.write_text(hosts + link + route)
-        # mpirun starts its other process by this, in place of ssh.
+        # mpirun starts its other process by this script, in place of ssh.
         self.agent = pathlib.Path(folder) / f"{case}.sh"
         self.agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec {" ".join(self.enter("$host"))} sh -c "$*"\n')
         self.agent.chmod(0o755)
@@ -244,7 +244,7 @@ class Testbed:
         label = f"{system}-{self.case}"
         limits = {"PASTRY_REPEATS": str(self.repeats)}
         if system == "mpi":
-            # It polls: with fewer processors than processes it has to let the others run.
+            # Open MPI polls: with fewer processors than processes, it has to let the others run.
             options = {"plm_rsh_agent": self.agent, "btl": "tcp,self", "mpi_yield_when_idle": 1}
             options |= {"btl_tcp_if_include": "eth0", "oob_tcp_if_include": "eth0"}
             words = [word for name, value in options.items() for word in ("--mca", name, str(value))]
@@ -265,7 +265,7 @@ class Testbed:
         return [*self.enter(host), "env", *settings]
 
     def close(self):
-        """Removes it. Returns how well the network was emulated."""
+        """Removes the testbed. Returns how well the network was emulated."""
         traffic = {}
         with contextlib.suppress(RuntimeError):
             traffic = self.show()["traffic"]

@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--library", type=pathlib.Path, help="the compiled image.c, for an embedded grid")
     parser.add_argument("--picture", type=pathlib.Path, help="a file of any format that Pillow reads")
     parser.add_argument("--strips", type=int, default=8)
-    parser.add_argument("--servers", type=int, default=2, help="of an embedded grid")
+    parser.add_argument("--servers", type=int, default=2, help="number of servers of an embedded grid")
     parser.add_argument("--out", type=pathlib.Path, help="where to write the enhanced picture")
     options = parser.parse_args()
     image = photograph(options.picture)

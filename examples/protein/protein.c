@@ -19,7 +19,7 @@ static uint64_t mixed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* The random number in [0, 1) at that place. */
+/* Returns the random number in [0, 1) at this place. */
 static double random_unit(uint64_t seed, uint64_t round, uint64_t chain, uint64_t number) {
     return (double)(mixed(mixed(mixed(mixed(seed) + round) + chain) + number) >> 11) * 0x1p-53;
 }

@@ -59,7 +59,7 @@ static proteins with_room(int count, size_t residues) {
     return p;
 }
 
-/* The whole file, with a zero byte behind it. */
+/* Returns the whole file, followed by a zero byte. */
 static char *content(const char *path, size_t *size) {
     FILE *in = fopen(path, "rb");
     char *text = NULL;

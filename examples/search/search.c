@@ -24,7 +24,7 @@ enum { STANDARD = 20, LETTERS = 24, WORD_SCORE_MIN = 11, TWO_HITS_MAX = 40, UNGA
 /* A gap of k residues costs GAP_OPEN + k GAP_EXTEND. */
 enum { GAP_OPEN = 11, GAP_EXTEND = 1 };
 
-/* Less than any score. Adding penalties to it does not overflow. */
+/* A number below any score. Adding penalties to it does not overflow. */
 enum { LEAST = -(1 << 28) };
 
 /* BLOSUM62 in half bits (S. Henikoff, J. G. Henikoff, PNAS 89, 1992, 10915-10919), in the order ARNDCQEGHILKMFPSTWYVBZX*. */
@@ -61,7 +61,7 @@ static const double LAMBDA = 0.267, K = 0.041, H = 0.14;
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* Ends the process unless these are the beginnings of `count` sequences that cover `n` numbers, and the end of the last one. */
+/* Ends the process unless `starts` are the beginnings of `count` sequences that cover `n` numbers, and the end of the last one. */
 static void check_starts(const char *name, int n, int count, const int *starts) {
     int is_right = count >= 0 && starts[0] == 0 && starts[count < 0 ? 0 : count] == n;
     for (int s = 0; is_right && s < count; s++) is_right = starts[s] <= starts[s + 1];
@@ -82,7 +82,7 @@ static void check_index(int n, const int *first, const int *at) {
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
-/* The number of a word, or -1 if one of its residues is not one of the 20 standard ones. */
+/* Returns the number of a word, or -1 if a residue is not one of the 20 standard ones. */
 static int word_at(const signed char *residues) {
     int word = 0;
     for (int i = 0; i < SEARCH_WORD; i++) {
@@ -168,14 +168,14 @@ static alignment aligned(const signed char *query, int length, const signed char
     for (int i = 1; i <= length; i++) {
         int from = i + low < 1 ? 1 : i + low, to = i + high > width ? width : i + high;
         if (from > to) continue;
-        /* What is left of the band is not part of it. The cell before it becomes the diagonal neighbour of the first cell. */
+        /* Cells to the left of the band are not part of it. The cell before the band becomes the diagonal neighbour of its first cell. */
         cell diagonal = row[from - 1], left = {LEAST, LEAST, 0, 0, 0, 0};
         if (from == 1) diagonal = left = (cell){0, LEAST, i - 1, 0, 0, 0};
         int across = LEAST, across_query = 0, across_subject = 0;
         for (int j = from; j <= to; j++) {
             cell up = row[j], here;
             if (j - i == high && i > 1) up = (cell){LEAST, LEAST, 0, 0, 0, 0};
-            /* A gap in the subject, and one in the query. */
+            /* Alignments that end with a gap in the subject, and with one in the query. */
             here.gap = up.gap - GAP_EXTEND;
             here.gap_query = up.gap_query;
             here.gap_subject = up.gap_subject;
@@ -219,8 +219,8 @@ static alignment aligned(const signed char *query, int length, const signed char
 
 /* ---- Statistics -------------------------------------------------------------------------------------------------- */
 
-/* Alignments near the ends of sequences are cut off: the expected length of one, which the lengths are reduced by. It is the largest l with
- * l = ln(K (m - l) (N - s l)) / H, approached from below. */
+/* The expected length of an alignment. Alignments near the ends of sequences are cut off, so lengths are reduced by it. It is the largest
+ * l with l = ln(K (m - l) (N - s l)) / H, approached from below. */
 static double length_adjustment(double length, double total, double sequences) {
     double l = 0;
     for (int step = 0; step < 20; step++) {
@@ -228,7 +228,7 @@ static double length_adjustment(double length, double total, double sequences) {
         if (m < 1 || n < sequences) break;
         double next = log(K * m * n) / H;
         if (next <= 0) return 0;
-        /* Not more than leaves one residue. */
+        /* At least one residue must be left. */
         next = fmin(next, fmin(length - 1, total / sequences - 1));
         if (fabs(next - l) < 0.5) break;
         l = (l + next) / 2;
@@ -245,7 +245,8 @@ static double search_space(int length, long total, int sequences) {
 
 /* ---- Search ------------------------------------------------------------------------------------------------------ */
 
-/* The hits of one query, best first: fixed room, the worst one is dropped. Of equal ones the sequence with the smaller number is first. */
+/* Inserts a hit into the hits of one query, best first. If there is no room, the worst one is dropped. Of equal hits, the sequence with
+ * the smaller number is first. */
 static void keep(int limit, int *found, int *hits, double *evalues, const int *hit, double evalue) {
     int at = *found < limit ? *found : limit;
     while (at > 0 && (evalues[at - 1] > evalue || (evalues[at - 1] == evalue && hits[(at - 1) * SEARCH_FIELDS] > hit[0]))) at--;

@@ -61,7 +61,7 @@ pub const FORWARDS_MAX: usize = 7;
 /// Smallest upload limit of a server, in bytes per second. At this rate the largest part of a datum takes four seconds.
 pub const UPLOAD_RATE_MIN: f64 = 64e3;
 /// Longest forwarding chain, counted in sends from a holder of a datum to the last server. A longer chain is cut: the
-/// servers behind the cut send requests as if they were at it.
+/// servers after the cut send requests as if they were at it.
 pub const HOPS_MAX: u16 = 4096;
 /// Largest value that is stored inside a task's description (scalars and short strings).
 pub const INLINE_BYTES_MAX: usize = 1 << 10;
@@ -69,7 +69,7 @@ pub const INLINE_BYTES_MAX: usize = 1 << 10;
 pub const TASKS_PER_MESSAGE: usize = 512;
 /// Tasks in one group. A program with more tasks closes the group and opens another.
 pub const GROUP_TASKS_MAX: usize = 200_000;
-/// Loop bodies that are held back to be mapped together. More would improve the mapping little and delay the start.
+/// Loop bodies that are delayed to be mapped together. More would improve the mapping little and delay the start.
 pub const REGROUP_BODIES_MAX: usize = 256;
 /// Slots of one server: more than any host has processors.
 pub const SLOTS_MAX: u32 = 4096;
@@ -105,8 +105,8 @@ pub const MAP_CHECKS_MAX: u64 = 100_000_000;
 pub const SERVERS_MAPPED_ALL_MAX: usize = 128;
 /// Servers per function that a mapping considers, the fastest ones: a table of all pairs of these takes 16 MB.
 pub const SERVERS_MAPPED_MAX: usize = 1_000;
-/// After this time a mapping no longer blocks others. Mappings that start beside it do not take its plan into account.
-/// Most mappings take less.
+/// After this time a mapping no longer blocks others. Mappings that start while it runs do not take its plan into
+/// account. Most mappings take less.
 pub const MAP_EXCLUSIVE_NS: u64 = 200 * MILLISECOND_NS;
 /// Concurrent mappings of an agent. Each uses a thread.
 pub const MAPPINGS_MAX: usize = 4;
@@ -361,7 +361,8 @@ pub const OUTPUT_BYTES_PER_MESSAGE: usize = 1 << 20;
 /// Memory charged per line of output in addition to its text, in bytes: empty lines take memory too.
 pub const OUTPUT_LINE_BYTES: usize = 64;
 /// Longest line of output of a deployed process, in bytes. The command prints a longer line in parts. The limit is
-/// much longer than lines that programs read, and small beside the processes, of which there may be a thousand.
+/// much longer than lines that programs read, and small compared with the memory of the processes, of which there may
+/// be a thousand.
 pub const OUTPUT_PART_BYTES_MAX: usize = 1 << 20;
 /// Dropped data that a server remembers, so that a late request is refused instead of being kept waiting.
 pub const DROPPED_REMEMBERED: usize = 65_536;

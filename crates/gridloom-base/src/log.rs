@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Severity of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Level {
-    /// For debugging.
+    /// Details for debugging.
     Debug,
-    /// For following a run.
+    /// Events for following a run.
     Info,
     /// Something is odd.
     Warning,

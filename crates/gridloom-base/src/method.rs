@@ -13,13 +13,13 @@ pub enum Method {
     /// The method with the least predicted time for the size, readers and links.
     #[default]
     Auto,
-    /// Only from servers that have the complete datum.
+    /// Data are sent only by servers that have the complete datum.
     Direct,
-    /// Also from servers that are still receiving it: along a chain or a tree, part by part.
+    /// Data are also sent by servers that are still receiving them: along a chain or a tree, part by part.
     Tree,
-    /// In two slices, each along a tree of its own. Each server forwards one of them.
+    /// Data are sent in two slices, each along a tree of its own. Each server forwards one slice.
     Swarm,
-    /// Through a folder that servers share: one server writes the file and the others read it.
+    /// Data are passed through a folder that servers share: one server writes the file and the others read it.
     Storage,
 }
 

@@ -12,11 +12,11 @@ use crate::{EscapedLine, NodeId, Pattern, truncated};
 pub struct Origin {
     /// The name in the certificate: a user's, or that of an agent or server.
     pub user: String,
-    /// An administrator may cancel the calls of other users.
+    /// True for an administrator, who may cancel the calls of other users.
     pub is_administrator: bool,
-    /// The node may be a function that a server runs. It acts for the programs whose calls the server runs.
+    /// True if the node may be a function that a server runs. It acts for the programs whose calls the server runs.
     pub is_functions: bool,
-    /// These functions act for the user only, with the user's rights.
+    /// True if these functions act for the user only, with the user's rights.
     pub is_for_user: bool,
     /// Functions that the user may call, or the server may offer.
     pub functions: Vec<Pattern>,

@@ -49,7 +49,7 @@ pub fn deserialize<'de, D: Deserializer<'de>, P: From<OsString>>(deserializer: D
     Bytes::deserialize(deserializer).map(|bytes| bytes.0.into())
 }
 
-/// For optional paths.
+/// Serialisation of optional paths.
 pub mod option {
     use super::{Bytes, Deserialize, Deserializer, OsStr, OsString, Serialize, Serializer};
 
@@ -62,7 +62,7 @@ pub mod option {
     }
 }
 
-/// For lists of paths or words.
+/// Serialisation of lists of paths or words.
 pub mod list {
     use super::{Bytes, Deserialize, Deserializer, OsStr, OsString, Serialize, Serializer};
 

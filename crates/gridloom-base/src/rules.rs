@@ -62,7 +62,7 @@ pub struct RulesGroup {
 pub struct RulesSection {
     /// Functions that may be called, apart from those that run code of the program.
     pub functions: Option<Vec<Pattern>>,
-    /// Whether functions that run code of the program may be called.
+    /// True if functions that run code of the program may be called.
     pub runs_code: Option<bool>,
     pub weight: Option<u32>,
     /// Slots of a server that calls may occupy at a time.
@@ -117,7 +117,7 @@ pub struct UserRules {
     pub disk: Option<Quota>,
     pub queue: Option<u64>,
     pub cancels: Vec<UserPattern>,
-    /// Those of `write_names` may be read, too.
+    /// Names that may be read, in addition to those of `write_names`.
     pub read_names: Vec<NamePattern>,
     pub write_names: Vec<NamePattern>,
     /// Bytes per day over links, by their names.

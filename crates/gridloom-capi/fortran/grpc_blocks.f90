@@ -74,7 +74,7 @@ module grpc_blocks
     implicit none
     private
 
-    ! A block; one at a time.
+    ! A block. Only one can be open at a time.
     type, public :: grpc_mapped_np
         private
         type(c_mapped_np) :: of_c
@@ -91,7 +91,7 @@ module grpc_blocks
 
 contains
 
-    ! Begins a block; without a heuristic the configuration's is used.
+    ! Begins a block. Without a heuristic, that of the configuration is used.
     subroutine grpc_map(block, heuristic)
         type(grpc_mapped_np), intent(inout) :: block
         character(len=*), intent(in), optional :: heuristic
@@ -131,20 +131,20 @@ contains
         call begins(block%of_c, c_optional(heuristic, text), c_null_ptr, 0_c_int)
     end subroutine
 
-    ! Whether the loop runs again.
+    ! Returns true if the loop runs again.
     logical function grpc_map_next_np(block)
         type(grpc_mapped_np), intent(inout) :: block
         grpc_map_next_np = c_map_next_np(block%of_c) /= 0
     end function
 
-    ! It was not left by its end.
+    ! The loop was not left by its end.
     subroutine end_of_block(block)
         type(grpc_mapped_np), intent(inout) :: block
         if (c_map_leave_np(block%of_c, MAY_GO_BACK) == 0) return
         if (c_map_leave_np(block%of_c, CANNOT_GO_BACK) /= 0) error stop "grpc: a block that was left is none"
     end subroutine
 
-    ! Whether the program's own work runs: not while calls are discovered.
+    ! Returns true if the program's own work runs, which it does not while calls are discovered.
     logical function grpc_local()
         grpc_local = c_local_np() /= 0
     end function
@@ -176,7 +176,7 @@ contains
         grpc_fetch = c_fetch_all_np([c_loc(buffer), c_null_ptr])
     end function
 
-    ! Returns a list of the given ones, which ends with a null pointer.
+    ! Returns a list of the given buffers, which ends with a null pointer.
     function addresses(b1, b2, b3, b4, b5, b6, b7, b8) result(list)
         type(*), dimension(..), target, asynchronous :: b1
         type(*), dimension(..), optional, target, asynchronous :: b2, b3, b4, b5, b6, b7, b8

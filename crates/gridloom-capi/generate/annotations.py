@@ -59,7 +59,7 @@ BY_ADDRESS = {"grpc_data_t"}
 #: Structures of C in which the module uses the first components only. The Fortran types of these names are written by hand.
 PARTS = {"grpc_mapped_np": ("number", "phase")}
 
-#: Types with private components, besides those whose components all have names in _np.
+#: Types with private components, in addition to those whose components all have names in _np.
 PRIVATE = {"grpc_handle_attr_t_np"}
 
 #: Initial values of components that are not 0.

@@ -85,7 +85,7 @@ class Declarations:
             self.functions[function.name], self.places[function.name] = function, header
 
     def take_type(self, text):
-        """Takes a type, as it stands behind `typedef`."""
+        """Reads a type, as it follows `typedef`."""
         if whole := re.fullmatch(r"struct (\w+) \{(.*)\} (\w+)", text):
             self.structs[whole.group(3)] = Struct(whole.group(3), self.fields_of(whole.group(3), whole.group(2)))
             self.aliases[f"struct {whole.group(1)}"] = Type(whole.group(3))

@@ -49,7 +49,7 @@ typedef struct grpc_handle_attr_s_np {
     int gha_mpiNcpus;
 } grpc_handle_attr_t_np;
 
-/* Names of the attributes, with the type behind the pointer that sets or returns each of them. */
+/* Names of the attributes. Each comment begins with the type of the value that is passed by pointer. */
 typedef enum grpc_handle_attr_name_e_np {
     GRPC_HANDLE_ATTR_HOSTNAME,          /* char *: the server's, as for grpc_function_handle_init */
     GRPC_HANDLE_ATTR_PORT,              /* int *: the server's, if it is not 0 */

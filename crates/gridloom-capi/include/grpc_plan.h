@@ -63,11 +63,11 @@ int grpc_plan_server_np(const char *plan, size_t call, char *text, size_t size);
 grpc_error_t grpc_plan_predicted_np(const char *plan, double *seconds, size_t *calls);
 
 /* Returns the memory that the client needs for the arrays of a plan's calls: its arguments, and the results that return to it.
- * A warning in the plan's text (grpc_map_report_np) reports that the client can use less. The pointers may be NULL. MT-safe.
- * @param[out] needed_bytes        The most at a time, with this plan.
- * @param[out] call_by_call_bytes  The most if the calls were made one by one and all their results were returned.
- * @param[out] available_bytes     What the client could use when the plan was made: the memory of its simulated host, or that
- *                                 available to its process. NAN if it is unknown.
+ * If the client can use less, the plan's text (grpc_map_report_np) has a warning. The pointers may be NULL. MT-safe.
+ * @param[out] needed_bytes        Largest number of bytes at a time, with this plan.
+ * @param[out] call_by_call_bytes  The same if the calls were made one by one and all their results were returned.
+ * @param[out] available_bytes     Bytes that the client could use when the plan was made: the memory of its simulated host, or
+ *                                 the memory available to its process. NAN if they are unknown.
  * @return GRPC_OTHER_ERROR_CODE if the plan does not contain its problem. */
 grpc_error_t grpc_plan_client_memory_np(const char *plan, double *needed_bytes, double *call_by_call_bytes,
                                         double *available_bytes);

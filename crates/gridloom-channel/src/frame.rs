@@ -56,9 +56,9 @@ pub struct DataHeader {
 /// Longest frames, in bytes of their bodies.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLimits {
-    /// For handshakes, control messages and data.
+    /// Limit for handshakes, control messages and data.
     pub control: usize,
-    /// For process messages; 0 where none are allowed.
+    /// Limit for process messages; 0 where none are allowed.
     pub process_message: usize,
 }
 

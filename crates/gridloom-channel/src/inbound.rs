@@ -46,9 +46,9 @@ pub enum ReadOutcome {
 /// The body of a frame.
 #[derive(Debug)]
 pub enum Body<'a> {
-    /// In the channel's buffer.
+    /// A body in the channel's buffer.
     Borrowed(&'a [u8]),
-    /// In memory of its own.
+    /// A body in memory of its own.
     Owned(Vec<u8>),
 }
 

@@ -31,13 +31,13 @@ use super::id::Pe;
 /// A message between elements about in-memory checkpoints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuddyMessage {
-    /// To the buddy: the sender's part of this checkpoint.
+    /// The sender's part of this checkpoint, sent to its buddy.
     Copy { number: u64, part: Vec<u8> },
     /// The buddy has stored the copy.
     Kept { number: u64 },
-    /// From the first element: all elements have saved this checkpoint.
+    /// The first element reports that all elements have saved this checkpoint.
     Complete { number: u64 },
-    /// After a loss: the sender's holdings.
+    /// The sender's holdings, sent after a loss.
     Holdings(Has),
     /// A part of element `of` that the receiver lacks.
     Part { of: Pe, number: u64, part: Vec<u8> },
@@ -51,7 +51,7 @@ pub enum BuddyMessage {
 pub struct Has {
     own: BTreeSet<u64>,
     copies: BTreeSet<(Pe, u64)>,
-    /// Whether the sender knows that some checkpoint was complete.
+    /// True if the sender knows that some checkpoint was complete.
     has_complete_checkpoint: bool,
 }
 

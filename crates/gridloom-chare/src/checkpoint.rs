@@ -42,7 +42,7 @@ pub(crate) struct Saved {
 pub(crate) struct Checkpoints {
     /// The number of the checkpoint that this element must save.
     due: Option<u64>,
-    /// Whether the program was restarted from a checkpoint.
+    /// True if the program was restarted from a checkpoint.
     is_restarted: bool,
     /// On the first element: only every n-th request to save creates a checkpoint; never if 0.
     every: u64,

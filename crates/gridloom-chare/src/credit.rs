@@ -91,7 +91,7 @@ pub(crate) struct Credits {
     unsent_max: u64,
     /// Credit state by element.
     pairs: Vec<PairCredit>,
-    /// Whether the running entry method has left too much waiting for some element.
+    /// True if the running entry method has left too much waiting for some element.
     is_over: bool,
 }
 

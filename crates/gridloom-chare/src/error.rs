@@ -67,7 +67,7 @@ pub enum ChareError {
     )]
     Stalled {
         elements: u32,
-        /// What chares of this element wait for, as text.
+        /// Description of the waits of this element's chares.
         waiting: String,
     },
     /// An error raised by the program itself.

@@ -12,7 +12,7 @@ type Records = Vec<(RecordHeader, Vec<u8>, CreditDue)>;
 /// Migrations in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Migrations {
-    /// Whether an entry method must be followed by a move or a measurement.
+    /// True if an entry method must be followed by a move or a measurement.
     needs_follow_up: bool,
     /// The destination of the running chare after its entry method returns.
     pub(crate) destination: Option<Pe>,

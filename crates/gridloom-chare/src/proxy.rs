@@ -64,7 +64,7 @@ pub(crate) enum Recipients {
 pub struct Callback {
     pub(crate) goal: CallbackTarget,
     pub(crate) tag: u32,
-    /// Whether all chares are saved before it is called.
+    /// True if all chares are saved before it is called.
     pub(crate) saves: bool,
 }
 

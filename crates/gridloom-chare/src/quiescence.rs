@@ -94,7 +94,7 @@ impl Quiescence {
         self.wave_received.take().map(|wave| Report { wave, counts: self.counts })
     }
 
-    /// On the first element: handles a report. `elements` is the number of elements.
+    /// Handles a report. Called only on the first element. `elements` is the number of elements.
     pub(crate) fn on_report(&mut self, report: Report, elements: u32) -> WaveOutcome {
         if report.wave != self.wave || self.waiting.is_empty() {
             return WaveOutcome::Wait;

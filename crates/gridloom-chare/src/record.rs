@@ -75,7 +75,7 @@ pub(crate) struct RecordHeader {
 /// Control records: everything that elements send one another except messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Control {
-    /// To the root of a reduction.
+    /// A part of a reduction, sent to its root.
     Partial {
         array: ArrayId,
         round: u32,
@@ -136,9 +136,9 @@ pub(crate) enum Control {
         from: Pe,
         question: DeadlockProbe,
     },
-    /// To the first element: a callback that waits for quiescence.
+    /// A callback that waits for quiescence, sent to the first element.
     WaitForQuiescence(Callback),
-    /// From the first element: answer once nothing waits.
+    /// A request of the first element to answer once nothing waits.
     Probe {
         wave: u64,
     },

@@ -45,7 +45,7 @@ pub(crate) struct Reduction {
     at: BTreeMap<u32, u32>,
     /// Contributions of chares here that were not yet sent to the root.
     open: BTreeMap<u32, Partial>,
-    /// At the root: the contributions received so far.
+    /// The contributions received so far; used only at the root.
     received: BTreeMap<u32, Partial>,
 }
 
@@ -125,7 +125,7 @@ impl Reduction {
         std::mem::replace(&mut self.open, rest).into_iter().collect()
     }
 
-    /// At the root: adds a received part of a round. `chares` is the number of chares in the array.
+    /// Adds a received part of a round. Called only at the root. `chares` is the number of chares in the array.
     ///
     /// # Errors
     /// If it does not fit the other contributions.

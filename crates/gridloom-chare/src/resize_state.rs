@@ -23,15 +23,15 @@ const NO_RESIZE_POLICY: &str = "this run has a fixed number of elements; 'gridlo
 /// The resize state of an element.
 #[derive(Default)]
 pub(crate) struct Resizing {
-    /// On the first element: the owner's policy.
+    /// The owner's policy; set only on the first element.
     policy: Option<Box<dyn ResizePolicy>>,
-    /// On the first element: the number requested by chares.
+    /// The number of elements that chares have requested; set only on the first element.
     wanted: Option<u32>,
     /// The number of elements for which the current checkpoint is saved.
     target: Option<u32>,
-    /// Whether the resize was requested from outside.
+    /// True if the resize was requested from outside.
     is_external: bool,
-    /// Whether the element has ended for a resize.
+    /// True if the element has ended for a resize.
     has_ended: bool,
 }
 

@@ -25,7 +25,7 @@ use super::resize_state::ResizePolicy;
 #[derive(Clone, Copy)]
 pub(crate) struct NewSize {
     pub(crate) elements: u32,
-    /// Whether it was requested from outside, and not by a chare.
+    /// True if it was requested from outside, and not by a chare.
     pub(crate) is_asked: bool,
 }
 

@@ -41,7 +41,7 @@ impl Shape {
     /// Returns a sparse array with only these indices. Duplicates count once.
     ///
     /// # Panics
-    /// If there are more than an array may have.
+    /// If there are more indices than an array may have.
     pub fn sparse(indices: impl IntoIterator<Item = impl Into<Index>>) -> Shape {
         let mut list: Vec<Index> = indices.into_iter().map(Into::into).collect();
         list.sort_unstable();

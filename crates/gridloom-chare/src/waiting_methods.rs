@@ -1,4 +1,4 @@
-//! Type-erased storage of an element for the waiting methods of its chares ([`super::awaits`]), by chare.
+//! The waiting methods of an element's chares ([`super::awaits`]), stored by chare without their types.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ pub(crate) const START_TAG: u32 = u32::MAX;
 /// Tag of a value received on a channel.
 pub(crate) const CHANNEL_TAG: u32 = u32::MAX - 1;
 
-/// Returns the name that a timeline shows for such a result.
+/// Returns the name that a timeline shows for a result with this tag.
 pub(crate) fn name_of(tag: u32) -> Cow<'static, str> {
     match tag {
         START_TAG => "begin".into(),
@@ -25,7 +25,7 @@ pub(crate) fn name_of(tag: u32) -> Cow<'static, str> {
 
 /// The waiting methods of one chare.
 pub(crate) trait AnyWaiting: Any {
-    /// Describes what the methods wait for, as text, if some do.
+    /// Describes what the methods wait for, as text; `None` if none waits.
     fn waits_for(&self) -> Option<String>;
 
     /// Returns the number of messages that were kept and not yet received.
@@ -71,8 +71,10 @@ impl WaitingMethods {
         self.of(array, slot).is_some()
     }
 
+    /// Returns the waiting methods of a chare, if it has any.
+    ///
     /// # Panics
-    /// If it has another type.
+    /// If they have another type.
     pub(crate) fn get<W: AnyWaiting>(&mut self, array: ArrayId, slot: u32) -> Option<&mut W> {
         let any: &mut dyn Any = self.chares.get_mut(array.0 as usize)?.get_mut(slot as usize)?.as_deref_mut()?;
         Some(any.downcast_mut().expect("an array knows the type of its chares"))

@@ -8,9 +8,9 @@ use gridloom_core::member::Members;
 use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::{Category, Effect, Input, LogLine, Role, Timer};
 
-/// Text of the line that says that the agent has not answered for [`TAKES_OVER_NS`].
+/// Log line for an agent that has not answered for [`TAKES_OVER_NS`].
 pub const PRIMARY_LOST: &str = "the agent does not answer; the standby takes over";
-/// Text of the line that says that the agent answers again.
+/// Log line for an agent that answers again.
 pub const PRIMARY_BACK: &str = "the agent is back; the standby steps down";
 /// Time without a connection after which a standby takes over. An agent that is restarted at once is back sooner.
 const TAKES_OVER_NS: u64 = 2 * HEARTBEAT_NS;

@@ -248,7 +248,8 @@ fn time_limit(world: &mut dyn World) {
     assert_eq!(stage.end_of(null), Ok(vec![]));
 }
 
-/// The arguments of a running call are there in time. Those of another call wait for room behind it.
+/// The arguments of a running call arrive in time. The arguments of a second call wait until the first one releases
+/// room.
 fn time_limits_of_arguments(world: &mut dyn World) {
     let mut stage = TestGrid::with_memory(world, 1, 8 * ELEMENTS * 5 / 2);
     let limits = |seconds| CallTimeouts { arguments_ns: Some(seconds * SECOND_NS), ..CallTimeouts::default() };
@@ -320,7 +321,7 @@ fn output_reported(world: &mut dyn World) {
     }
 }
 
-/// Sends an array to three servers, each from the one before it. Returns the array and the groups.
+/// Sends an array along a chain of three servers. Returns the array and the groups.
 fn along_a_chain(stage: &mut TestGrid<'_>) -> (DatumId, Meta, [GroupId; 3]) {
     let (x, meta) = stage.array_of(LARGE_ELEMENTS);
     let groups = [0, 1, 2].map(|place: usize| {

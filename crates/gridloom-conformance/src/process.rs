@@ -354,8 +354,8 @@ fn with_itself(run: ProcessRunner<'_>) {
     )]);
 }
 
-/// Returns a process with a connection to itself: while it does not wait, nothing is read. Its code gets the
-/// connecting end.
+/// Returns a process with a connection to itself. Nothing is read until the process waits. Its code gets the connecting
+/// end.
 fn alone(
     port: u16,
     code: impl FnOnce(&mut dyn ProcessWorld, PeerId) + Send + 'static,
@@ -371,9 +371,9 @@ fn alone(
 /// Size of one message of [`fill`], in bytes.
 const PART_BYTES: usize = 64 << 10;
 
-/// Offers messages of type `bulk` until one is returned. Returns how many were taken.
+/// Offers messages of type `bulk` until one is returned. Returns the number of accepted messages.
 fn fill(world: &mut dyn ProcessWorld, peer: PeerId) -> usize {
-    // More than any system buffers, plus the bytes that may be queued.
+    // This is more than any system's buffers and the bytes that may be queued.
     let most = (64 << 20) / PART_BYTES;
     for taken in 0..most {
         let one = letter("bulk", vec![taken as u8; PART_BYTES]);

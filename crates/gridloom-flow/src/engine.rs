@@ -104,11 +104,11 @@ struct Action {
 enum Phase {
     /// The slot is free.
     Ended,
-    /// In the latency phase, and done when it ends. In the heap.
+    /// The flow is in the latency phase, and done when that ends. It is in the heap.
     LatencyOnly,
-    /// In the latency phase; begins to share afterwards. In the heap.
+    /// The flow is in the latency phase, and shares bandwidth afterwards. It is in the heap.
     Latency,
-    /// Sharing. In the heap while it has a positive rate of its own, or on a clock.
+    /// The flow shares bandwidth. It is in the heap while it has a positive rate of its own, or on a clock.
     Running,
 }
 

@@ -48,9 +48,9 @@ pub struct NetworkModel {
     pub weight_bytes: f64,
     /// g: the TCP window, bytes; 0 for no window limit.
     pub window_bytes: f64,
-    /// Whether a flow also uses [`CROSS_TRAFFIC_WEIGHT`] of its rate on the return path.
+    /// True if a flow also uses [`CROSS_TRAFFIC_WEIGHT`] of its rate on the return path.
     pub cross_traffic: bool,
-    /// Whether all flows have the penalty 1, whatever their latency.
+    /// True if all flows have the penalty 1, whatever their latency.
     pub shares_evenly: bool,
 }
 

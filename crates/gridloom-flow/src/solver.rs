@@ -86,7 +86,7 @@ pub struct Solver {
     shares: Vec<Share>,
     held: Vec<LimitedUsers>,
     bundles: Vec<AffectedConstraints>,
-    /// Whether the last solution was found by filling.
+    /// True if the last solution was found by filling.
     filled: bool,
     solution: u32,
     scratch: Scratch,

@@ -16,7 +16,7 @@ const STRIDE: usize = 256;
 pub(crate) enum SessionState {
     Running,
     Ended,
-    /// Not outstanding.
+    /// The session is not outstanding.
     Gone,
 }
 

@@ -27,7 +27,7 @@ use super::requests::Requests;
 use super::session::Record;
 use super::sessions::Sessions;
 
-/// Reports whether a session would wait in vain on this thread.
+/// Reports whether a wait for a session on this thread could never end.
 static NO_SESSIONS_HERE: OnceLock<fn() -> bool> = OnceLock::new();
 
 /// Sets the condition under which a thread cannot have a session: it runs a simulated process of C.

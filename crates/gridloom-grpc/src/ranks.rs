@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The settings of one server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RanksOfServer {
-    /// For all functions that have no number of their own.
+    /// Number of ranks of all functions that have no number of their own.
     pub(crate) all: Option<u32>,
     pub(crate) functions: BTreeMap<String, u32>,
 }
@@ -13,11 +13,11 @@ pub(crate) struct RanksOfServer {
 /// The settings of all servers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ConfiguredRanks {
-    /// By the names of servers.
+    /// Settings by the name of the server.
     servers: BTreeMap<String, RanksOfServer>,
-    /// A name of the first server, whose settings apply to handles that name no server: Ninf-G makes these there.
+    /// A name of the first server. Its settings apply to handles that name no server, because Ninf-G makes these there.
     first: Option<String>,
-    /// For servers without a setting.
+    /// Settings of servers that have none of their own.
     pub(crate) default: RanksOfServer,
 }
 
@@ -28,7 +28,7 @@ impl RanksOfServer {
 }
 
 impl ConfiguredRanks {
-    /// Adds a server with its names. If a name was there before, its earlier settings are replaced.
+    /// Adds a server with its names. Earlier settings of a name are replaced.
     #[cfg(feature = "ninfg")]
     pub(crate) fn add_server(&mut self, names: impl Iterator<Item = String>, ranks: &RanksOfServer) {
         for name in names {
@@ -37,7 +37,7 @@ impl ConfiguredRanks {
         }
     }
 
-    /// Adds those of another configuration, which take precedence.
+    /// Adds the settings of another configuration, which take precedence.
     pub(crate) fn extend(&mut self, other: ConfiguredRanks) {
         self.servers.extend(other.servers);
         self.first = self.first.take().or(other.first);

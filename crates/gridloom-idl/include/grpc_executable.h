@@ -22,7 +22,7 @@
 
 #ifndef GRPC_COMPLEX_NP
 #define GRPC_COMPLEX_NP
-/* Left out if the description has types of these names of its own. */
+/* These types are left out if the description defines types with these names. */
 #ifndef GRIDLOOM_OWN_SCOMPLEX
 typedef struct scomplex {
     float r, i;

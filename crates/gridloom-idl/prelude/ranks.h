@@ -54,7 +54,7 @@ GRIDLOOM_STATIC FILE *gridloom_write(char path[PATH_MAX]) {
 }
 
 GRIDLOOM_STATIC void gridloom_put(FILE *file, const void *from, size_t size) {
-    if (size > 0 && fwrite(from, 1, size, file) != size) gridloom_wrong("their arguments");
+    if (size > 0 && fwrite(from, 1, size, file) != size) gridloom_wrong("cannot write the arguments of the call");
 }
 
 GRIDLOOM_STATIC void gridloom_put_text(FILE *file, const char *text) {
@@ -64,7 +64,7 @@ GRIDLOOM_STATIC void gridloom_put_text(FILE *file, const char *text) {
 }
 
 GRIDLOOM_STATIC void gridloom_take(FILE *file, void *into, size_t size) {
-    if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("their results");
+    if (size > 0 && fread(into, 1, size, file) != size) gridloom_wrong("cannot read the results of the call");
 }
 
 GRIDLOOM_STATIC void gridloom_put_texts(FILE *file, char *const *texts, size_t count) {
@@ -72,14 +72,14 @@ GRIDLOOM_STATIC void gridloom_put_texts(FILE *file, char *const *texts, size_t c
     for (i = 0; i < count; i++) gridloom_put_text(file, texts[i]);
 }
 
-/* Replaces a string by one that free() takes. */
+/* Replaces a string by a new one, which the caller passes to free(). */
 GRIDLOOM_STATIC void gridloom_take_text(FILE *file, char **text) {
     size_t size = 0;
     free(*text);
     *text = NULL;
     gridloom_take(file, &size, sizeof size);
     if (size == 0) return;
-    if ((*text = (char *)malloc(size)) == NULL) gridloom_wrong("their results");
+    if ((*text = (char *)malloc(size)) == NULL) gridloom_wrong("cannot allocate a result of the call");
     gridloom_take(file, *text, size);
 }
 
@@ -132,7 +132,7 @@ GRIDLOOM_STATIC int gridloom_await(pid_t child, volatile unsigned char *board) {
     return status;
 }
 
-/* Splits a command into words, in place: blanks separate them, except between quotation marks and behind a backslash. The name
+/* Splits a command into words, in place: blanks separate them, except between quotation marks and after a backslash. The name
    of an existing file is one word, whatever it contains. Returns their number, or -1. */
 GRIDLOOM_STATIC int gridloom_words(char *text, char **words, int most) {
     char *to, quote = 0;
@@ -170,8 +170,8 @@ GRIDLOOM_STATIC FILE *gridloom_run(FILE *file, char *path, const char *symbol, v
     Dl_info library;
     pid_t child;
     const pid_t own = getpid();
-    if (fclose(file) != 0) gridloom_wrong("their arguments");
-    if (length < 0 || dladdr(here, &library) == 0) gridloom_wrong("their program");
+    if (fclose(file) != 0) gridloom_wrong("cannot write the arguments of the call");
+    if (length < 0 || dladdr(here, &library) == 0) gridloom_wrong("cannot find the library with the function");
     program[length] = 0;
     snprintf(copy, sizeof copy, "%s", command != NULL && *command != 0 ? command : "mpirun");
     at = gridloom_words(copy, words, WORDS_MAX);

@@ -3,8 +3,9 @@
 //!
 //! Parameters are C variables as in Ninf-G. An `IN` scalar is passed by value, everything else by pointer.
 //! Arrays of any number of dimensions are flat, and complex numbers have parts `.r` and `.i`. `goto ng_stub_end` leaves a
-//! body. A body that uses the variable `error` without declaring it has one, as in Ninf-G 4. One C++ function makes the whole
-//! source C++. A class is a separate source, in which its state is stored in variables, since each object is a process.
+//! body. A body that uses the variable `error` without declaring it gets one, as in Ninf-G 4. One C++ function makes
+//! the whole source C++. A class is a separate source, in which its state is stored in variables, since each object is
+//! a process.
 
 use std::fmt::Write as _;
 
@@ -144,17 +145,19 @@ impl Build {
     }
 }
 
-/// How the functions of a file are written.
+/// The form in which the functions of a file are written.
 struct Style<'a> {
     /// The file's name, as a C string.
     file: &'a str,
     is_cpp: bool,
 }
 
-/// The error code of the stubs that Ninf-G 4 generated. Bodies such as its own example of cancellation use it.
+/// The variable for the error code in the stubs that Ninf-G 4 generated. Bodies use it, such as Ninf-G's example of
+/// cancellation.
 pub const STUB_VARIABLE: &str = "error";
 
-/// The macro by which bodies have no such variable: a name of the file, which may be in an included header, takes precedence.
+/// The macro that removes this variable from bodies: the same name in the file, or in a header that it includes, takes
+/// precedence.
 pub const OWN_STUB_VARIABLE: &str = "GRIDLOOM_OWN_ERROR";
 
 /// Declarations that bodies may rely on: the headers that Ninf-G's own header includes, its complex numbers, the check for
@@ -175,7 +178,7 @@ const PRELUDE: &str = concat!(
     include_str!("../prelude/functions.h"),
 );
 
-/// Types of the prelude that a file may define itself, each with the macro by which the prelude leaves its own out.
+/// Types of the prelude that a file may define itself, each with the macro that removes the prelude's definition.
 pub const YIELDED_TYPES: [(&str, &str); 2] =
     [("scomplex", "GRIDLOOM_OWN_SCOMPLEX"), ("dcomplex", "GRIDLOOM_OWN_DCOMPLEX")];
 
@@ -183,10 +186,10 @@ pub const YIELDED_TYPES: [(&str, &str); 2] =
 pub const OWN_SOURCES: [&str; 6] =
     ["grpc_executable.h", "grpc_shared.h", "omst.h", "functions.h", "ranks.h", BEHIND_DECLARATIONS];
 
-/// The last of them. The file's declarations are before it, and its functions behind it.
+/// The last of these names. It separates the file's declarations from its functions.
 pub const BEHIND_DECLARATIONS: &str = "own_types.h";
 
-/// Checks that such types of the file are as large as the values that callers send.
+/// Checks that the file's own definitions of these types have the size of the values that callers send.
 const OWN_TYPE_CHECKS: &str = concat!(
     "#line 1 \"own_types.h\"\n",
     "#ifdef GRIDLOOM_OWN_SCOMPLEX\n",
@@ -270,8 +273,8 @@ fn push_stub(source: &mut String, stub: &Stub, signature: &Signature, style: &St
     ranks::push_functions(source, signature, &style, on_ranks);
 }
 
-/// True if a body has the variable of Ninf-G 4, unless the file has that name itself. A body that does not use it has none, so that it can call the function of the
-/// same name of the C library.
+/// True if a body gets the variable of Ninf-G 4, provided that the file does not define the name. A body that does not
+/// use the variable does not get it, so that it can call the function `error` of the C library.
 fn has_stub_variable(body: &str, signature: &Signature) -> bool {
     let params = signature.params.iter().map(|param| &param.name);
     let mut names = params.chain(signature.callbacks.iter().map(|callback| &callback.name));

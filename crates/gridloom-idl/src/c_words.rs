@@ -1,5 +1,5 @@
-//! The words of C text: names and marks, without comments, literals, numbers and the names of included files. For the few questions that the generated
-//! source depends on; the compiler does everything else.
+//! The words of C text: names and marks, without comments, literals, numbers and the names of included files. They
+//! answer the few questions on which the generated source depends; the compiler does everything else.
 //!
 //! **Not done:** macros are not expanded.
 
@@ -12,8 +12,8 @@ enum Word<'a> {
     Mark(char),
 }
 
-/// Reports whether a body uses a variable that it does not declare: its name is there, not as a function that is called or a
-/// part of a structure, and not behind a type where it first occurs.
+/// Reports whether a body uses a variable that it does not declare: the name occurs other than as a called function or
+/// a part of a structure, and its first occurrence does not follow a type.
 pub(crate) fn uses_variable(body: &str, name: &str) -> bool {
     let words = words(body);
     let Some(first) = (0..words.len()).find(|at| is_value(&words, *at, name)) else { return false };
@@ -85,7 +85,7 @@ fn ends_declarator(next: Option<&Word>) -> bool {
     matches!(next, Some(Word::Mark(';' | ',' | '[') | Word::Name("__attribute__")))
 }
 
-/// Words of C behind which a value follows, in contrast to types.
+/// Words of C that a value may follow. A name after any other word is declared there, with that word as its type.
 const BEFORE_VALUES: [&str; 10] = ["return", "case", "else", "do", "sizeof", "not", "and", "or", "throw", "delete"];
 
 fn words(text: &str) -> Vec<Word<'_>> {

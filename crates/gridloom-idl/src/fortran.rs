@@ -1,7 +1,8 @@
-//! Calls of Fortran from compiled functions, as on several ranks: everything is passed by pointer, and the lengths of all strings
-//! follow the last argument, as `size_t`. A string that the function sets has room of its own, padded with blanks.
+//! Calls of Fortran from compiled functions, such as those on several ranks: everything is passed by pointer, and the
+//! lengths of all strings follow the last argument, as `size_t`. A string that the function sets has memory of its own,
+//! padded with blanks.
 //!
-//! The symbol is declared under a name of its own, so that the file may declare it, too, with other types.
+//! The generated declaration gives the symbol another name, so the file may also declare it, with other types.
 
 use std::fmt::Write as _;
 
@@ -16,16 +17,17 @@ pub(crate) struct FortranCall<'a> {
     /// The called symbol.
     pub(crate) symbol: &'a str,
     pub(crate) args: &'a [CallArgument],
-    /// The parameter that receives the value.
+    /// The parameter that receives the return value.
     pub(crate) result: Option<usize>,
     pub(crate) signature: &'a Signature,
     pub(crate) c_type: &'a dyn Fn(Dtype) -> &'static str,
 }
 
-/// An argument, as C.
+/// An argument as C text.
 struct Passed {
-    /// Statements before the call, and after it.
+    /// Statements before the call.
     before: String,
+    /// Statements after the call.
     after: String,
     pointer: String,
     length: Option<String>,

@@ -3,7 +3,7 @@
 //!
 //! Scalars and strings are the same on every rank. An array's content is on the first rank; the others have NULL, memory of that
 //! size (`allocate`, and scratch memory), or the content (`broadcast`). An array of strings or of paths is an array of pointers,
-//! which are NULL in mere memory.
+//! all NULL where only memory is allocated.
 
 use std::fmt::Write as _;
 
@@ -108,7 +108,7 @@ fn bytes(param: &Param, params: &[Param], style: &Style) -> String {
     }
 }
 
-/// The number of elements of an array.
+/// Returns the C expression for the number of elements of an array.
 fn count(param: &Param, params: &[Param], style: &Style) -> String {
     let given: Vec<&str> = params.iter().filter(|param| is_size(param)).map(|param| param.name.as_str()).collect();
     format!("{}_size_{}({})", style.symbol, param.name, given.join(", "))
@@ -228,7 +228,7 @@ fn passing(param: &Param) -> Passing {
     }
 }
 
-/// True if the call contains its value. A path is an input also where its file is a result.
+/// True if the call contains the parameter's value. A path is an input even if its file is a result.
 fn is_read(param: &Param) -> bool {
     matches!(param.mode, Mode::In | Mode::InOut) || param.base == BaseType::File
 }

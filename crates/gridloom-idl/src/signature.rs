@@ -19,15 +19,15 @@ use gridloom_base::{Dtype, Meta, Order};
 /// Direction of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mode {
-    /// From caller to function.
+    /// Passed from caller to function.
     In,
-    /// From function to caller.
+    /// Passed from function to caller.
     Out,
-    /// Both: the function updates it in place; the caller receives a new version.
+    /// Passed in both directions: the function updates it in place; the caller receives a new version.
     InOut,
     /// Scratch space that the server allocates. It is not sent, though programs in C pass an argument for it.
     Work,
-    /// From function to caller: an array whose extents are known when the function has returned.
+    /// Passed from function to caller: an array whose extents are known when the function has returned.
     VarOut,
 }
 

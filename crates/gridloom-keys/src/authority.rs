@@ -95,7 +95,7 @@ impl Issued {
 #[derive(Clone)]
 pub struct Bundle {
     pub issued: Issued,
-    /// In the form PKCS #8.
+    /// Private key in the form PKCS #8.
     key: Vec<u8>,
 }
 

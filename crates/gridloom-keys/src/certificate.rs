@@ -92,7 +92,7 @@ pub(crate) fn claimed_authority(parsed: &EndEntityCert<'_>) -> Option<Fingerprin
     std::str::from_utf8(text.get(..usize::from(length))?).ok()?.parse().ok()
 }
 
-/// Returns the dates between which a certificate is valid. The library tells them only in errors.
+/// Returns the dates between which a certificate is valid. The library reports them only in errors.
 pub(crate) fn dates(parsed: &EndEntityCert<'_>) -> Result<(UnixTime, UnixTime), String> {
     let at = |time| {
         let found = parsed.verify_for_usage(ALGORITHMS, &[], &[], seconds(time), AnyUsage, None, None);
@@ -279,7 +279,7 @@ pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .then(|| pairs().map(|pair| u8::from_str_radix(pair, 16).expect("they are digits")).collect())
 }
 
-/// How long before it is issued a certificate is valid, for machines whose clocks are behind.
+/// Certificates are valid from this long before they are issued, because the clocks of other machines may be slow.
 pub(crate) const BACKDATED: Duration = HOUR;
 /// Maximum size of a certificate. One with the longest names and functions has 6 KiB.
 const CERTIFICATE_BYTES_MAX: usize = 8192;

@@ -13,7 +13,7 @@ use crate::percent;
 /// The scheme of all URIs in a grid's certificates.
 pub(crate) const SCHEME: &str = "gridloom://";
 
-/// What the holder of a certificate may be in its grid.
+/// The part that the holder of a certificate may play in its grid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     Agent,
@@ -185,7 +185,7 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// Returns the URI of a grid, which stands in the certificate of its authority.
+/// Returns the URI of a grid, which the certificate of its authority contains.
 pub(crate) fn grid_uri(grid: &str) -> String {
     format!("{SCHEME}{}", percent::encode(grid))
 }

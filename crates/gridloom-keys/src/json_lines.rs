@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("line {line}: {why}")]
 pub(crate) struct LineError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub(crate) line: usize,
     pub(crate) why: String,
 }

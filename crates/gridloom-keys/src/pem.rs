@@ -12,7 +12,7 @@ pub(crate) struct Sections {
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-/// What is wrong with a text, and its line, from 1.
+/// The mistake in a text, and its line, from 1.
 #[derive(Debug)]
 pub(crate) struct PemError {
     pub(crate) line: Option<usize>,

@@ -128,7 +128,7 @@ impl<T: Message> MessageCodec<T> {
     }
 }
 
-/// Returns a type with its integers replaced by one of C's integer types. For the derive macro.
+/// Returns a type with its integers replaced by one of C's integer types. Only the derive macro uses this function.
 ///
 /// # Panics
 /// If there is no such integer type, which [`check_integer`] has rejected at compile time.
@@ -140,7 +140,7 @@ pub fn as_integer(ty: Type, name: &str) -> Type {
     }
 }
 
-/// Checks that a C integer type exists and has the size of the Rust type. For the derive macro.
+/// Checks that a C integer type exists and has the size of the Rust type. Only the derive macro uses this function.
 ///
 /// # Panics
 /// If not; at compile time.

@@ -341,7 +341,7 @@ impl<'v> Writer<'v> {
         }
     }
 
-    /// Checks that each list is as long as the fields say: a receiver would not notice one that is too long.
+    /// Checks that each list has the length that the fields state: a receiver would not notice one that is too long.
     fn check_lengths(&self, block: usize, index: usize, at: u64, given: &[(String, Value)]) -> Result<(), Box<Fault>> {
         let form = self.form;
         let Declaration::Struct(declared) = &form.schema.declarations()[index] else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Lower bounds on the makespan of any plan, by the same cost models. Each task is taken as if nothing ran beside it.
+//! Lower bounds on the makespan of any plan, by the same cost models. Each task is assumed to run alone on its server.
 //!
 //! There are three bounds; the largest counts.
 //! 1. **Critical path**: each task starts as soon as its predecessors have ended, on the server that would end it first if it

@@ -46,9 +46,9 @@ pub fn plan_of(problem: &Problem, line: &Line, insertion: bool) -> Plan {
 
 /// An evaluator of lines for any problem.
 pub(super) enum Trial<'p> {
-    /// For problems that a pass can represent.
+    /// Evaluator for problems that a pass can represent.
     Pass(Box<PairsEvaluator>),
-    /// For all others.
+    /// Evaluator for all other problems.
     Schedule(Scheduled<'p>),
 }
 

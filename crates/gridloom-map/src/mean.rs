@@ -37,7 +37,7 @@ impl MeanLink {
         MeanLink::mean(links, client * (client + 1) / 2)
     }
 
-    /// From a server to the client.
+    /// Returns the mean link from a server to the client.
     pub(super) fn to_client(problem: &Problem) -> MeanLink {
         let client = problem.client();
         MeanLink::mean((0..client).map(|server| MeanLink::of(problem, server, client)), client)

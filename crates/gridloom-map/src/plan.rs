@@ -59,7 +59,7 @@ pub struct Plan {
     pub heuristic: String,
     /// Assignments, indexed by task.
     pub tasks: Vec<Assignment>,
-    /// In order of predicted start.
+    /// Transfers in order of predicted start.
     pub transfers: Vec<Transfer>,
     /// Predicted makespan, seconds: the end of the last task or transfer.
     pub makespan_s: f64,

@@ -117,7 +117,7 @@ impl Cost {
         is_proportional.then(|| first_guess_s(Size::Work(1.0), self.speed_flops) * self.pace)
     }
 
-    /// Predicted seconds of a call of that size, with the expected number of others beside it.
+    /// Predicted seconds of a call of that size while the expected number of others run.
     pub(super) fn seconds(&self, size: Size) -> f64 {
         self.alone_s(size) * self.model.perturbation.factor(self.tasks)
     }
@@ -300,14 +300,14 @@ impl Problem {
         }
     }
 
-    /// Computes the predicted seconds of a task with nothing beside it, by server; infinite on those that cannot run it.
+    /// Computes the predicted seconds of a task that runs alone, by server; infinite on those that cannot run it.
     pub(super) fn alone_seconds_by_server(&self, task: usize, seconds: &mut [f64]) {
         for (server, seconds) in seconds.iter_mut().enumerate() {
             *seconds = self.alone_seconds(task, server).unwrap_or(f64::INFINITY);
         }
     }
 
-    /// Predicted seconds of a task with nothing beside it; `None` if the server cannot run it.
+    /// Predicted seconds of a task that runs alone; `None` if the server cannot run it.
     pub(super) fn alone_seconds(&self, task: usize, server: usize) -> Option<f64> {
         let row = &self.tasks[task];
         let cost = self.costs_of(row.function as usize)[server].as_ref()?;

@@ -13,9 +13,9 @@ use crate::segment::Segment;
 /// The bytes of one value; immutable, shared by its clones.
 #[derive(Clone)]
 pub enum Payload {
-    /// In the heap of this process.
+    /// Bytes in the heap of this process.
     Inline(Arc<[u8]>),
-    /// In shared memory.
+    /// Bytes in shared memory.
     Segment {
         /// The memory.
         segment: Arc<Segment>,

@@ -25,7 +25,7 @@ struct Running {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Counts a thread until it ends, in whatever manner.
+/// Counts a thread until it ends, also by a panic.
 struct Counted(Arc<Shared>);
 
 impl Threads {

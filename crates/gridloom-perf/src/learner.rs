@@ -25,7 +25,7 @@ const OUTLIER_SPREADS: f64 = 5.0;
 const OUTLIER_PART: f64 = 1.0 / 3.0;
 /// Weight of the newest call in the mean, once there are many.
 const MEAN_WEIGHT_MIN: f64 = 0.1;
-/// Minimum number of calls alone and of calls beside others for comparing them.
+/// Minimum number of calls alone, and of calls concurrent with others, for comparing them.
 const COMPARED_MIN: usize = 3;
 
 /// A server's model of one of its functions, as it is learned.
@@ -142,7 +142,7 @@ impl Learner {
         self.mean_s
     }
 
-    /// Slowdown of calls beside others.
+    /// Slowdown of calls that run concurrently with others.
     pub fn perturbation(&self) -> &Perturbation {
         &self.curves().perturbation
     }
@@ -246,7 +246,7 @@ impl Window {
         self.loads[at].add(seconds);
     }
 
-    /// Its time with that many tasks over its time alone, and the number of calls behind the ratio.
+    /// Its time with that many tasks over its time alone, and the number of calls on which the ratio is based.
     fn compared(&self, tasks: u32, known: &[ConcurrencyPoint]) -> Option<(f64, usize)> {
         let enough = |load: &&Load| load.seconds.len() >= COMPARED_MIN;
         let full = self.loads.iter().filter(enough).find(|load| load.tasks == tasks)?;

@@ -152,7 +152,8 @@ impl GridView {
 pub use gridloom_base::address::host_of;
 
 impl ServerView {
-    /// Predicted seconds of one call of `function` of that size with nothing beside it, `None` if the server does not offer it.
+    /// Predicted seconds of one call of `function` of that size that runs alone, `None` if the server does not offer
+    /// it.
     pub fn task_seconds(&self, function: &str, size: Size) -> Option<f64> {
         Some(self.functions.get(function)?.seconds(size, self.speed_flops) * self.pace)
     }

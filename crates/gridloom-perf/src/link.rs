@@ -117,7 +117,7 @@ impl LinkModel {
 
     /// Adds a probe. Slow transfers that it confirms count, too.
     pub fn add_probe(&mut self, now: Time, link: LinkEstimate) {
-        // First probes that others disturbed are worthless beside a better one.
+        // First probes that others disturbed are worthless once there is a better one.
         self.best_first_probe = self.best_first_probe.filter(|met| met.bandwidth > link.bandwidth);
         self.begin();
         self.measured = now;

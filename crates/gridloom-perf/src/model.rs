@@ -64,7 +64,8 @@ pub struct Point {
     pub seconds: f64,
     /// Spread of the last calls, seconds: median of the distances from `seconds`.
     pub spread_s: f64,
-    /// Number of calls behind it; 0 if there were only cold ones (the first on their slots), which are better than nothing.
+    /// Number of calls on which it is based; 0 if there were only cold ones (the first on their slots), which are
+    /// better than nothing.
     pub calls: u64,
 }
 
@@ -79,7 +80,7 @@ pub struct Curve {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
     pub seconds: f64,
-    /// Spread of the calls behind it, seconds.
+    /// Spread of the calls on which it is based, seconds.
     pub spread_s: f64,
     /// True if no call of about that size, nor both larger and smaller ones, were measured.
     pub is_extrapolated: bool,
@@ -146,7 +147,7 @@ impl Curve {
         self.points.extend(at_least.take(MODEL_POINTS_MAX.saturating_sub(self.points.len())));
     }
 
-    /// Number of calls behind it.
+    /// Number of calls on which it is based.
     pub fn calls(&self) -> u64 {
         self.points.iter().map(|point| point.calls).fold(0, u64::saturating_add)
     }
@@ -219,7 +220,7 @@ pub struct FunctionModel {
     pub by_work: Curve,
     /// Seconds against the bytes of all arrays, for calls that state no work.
     pub by_bytes: Curve,
-    /// Slowdown of calls beside others on the server.
+    /// Slowdown of calls that run concurrently with others on the server.
     #[serde(default)]
     pub perturbation: Perturbation,
     /// Accuracy of its predictions.
@@ -236,7 +237,7 @@ impl FunctionModel {
         self.by_work.points.is_empty() && self.by_bytes.points.is_empty()
     }
 
-    /// Number of calls behind it.
+    /// Number of calls on which it is based.
     pub fn calls(&self) -> u64 {
         self.by_work.calls().saturating_add(self.by_bytes.calls())
     }

@@ -1,8 +1,9 @@
 //! Tasks side by side: the slowdown of a call while others run on its server.
 //!
-//! Processors, their caches and the memory bus are shared, so the same call takes longer beside others; how much depends on
-//! the function. Historical-trace schedulers for GridRPC use the same *perturbation* (Caniou, Jeannot, *Experimental
-//! study of multi-criteria scheduling heuristics for GridRPC systems*, Euro-Par 2004), there for processors in equal shares.
+//! Processors, their caches and the memory bus are shared, so the same call takes longer while others run; how much
+//! depends on the function. Historical-trace schedulers for GridRPC use the same *perturbation* (Caniou, Jeannot,
+//! *Experimental study of multi-criteria scheduling heuristics for GridRPC systems*, Euro-Par 2004), there for
+//! processors in equal shares.
 //!
 //! ```text
 //! factor │            ╱ beyond: along the last line
@@ -28,11 +29,12 @@ pub struct ConcurrencyPoint {
     pub tasks: u32,
     /// Time of a call divided by its time alone.
     pub factor: f64,
-    /// Number of calls behind it.
+    /// Number of calls on which it is based.
     pub calls: u64,
 }
 
-/// Slowdown of calls of one function beside others on one server. Without measurements there is no slowdown.
+/// Slowdown of calls of one function that run concurrently with others on one server. Without measurements there is no
+/// slowdown.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Perturbation {
     /// Ascending by tasks.
@@ -69,7 +71,7 @@ impl Perturbation {
         self.points.len() <= LOADS_MAX && all().zip(all().skip(1)).all(ascends) && all().all(|one| one.1 <= PACE_MAX)
     }
 
-    /// True if calls are known to take longer beside others, by more than noise.
+    /// True if calls are known to take longer while others run, by more than noise.
     pub fn is_significant(&self) -> bool {
         self.points.last().is_some_and(|last| last.factor > SIGNIFICANT_FACTOR)
     }

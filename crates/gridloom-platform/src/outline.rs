@@ -40,7 +40,7 @@ pub enum Member {
 /// How the members of a zone are joined. Numbers of members are indices of [`Outline::members`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    /// By routes: one for each pair, or chains of routes.
+    /// Routes join the members: one for each pair, or chains of routes.
     Routes {
         /// Name of the routing: full, Floyd, Dijkstra.
         routing: &'static str,
@@ -76,7 +76,7 @@ pub enum Shape {
         /// One link of each kind: local, green (blades of a chassis), black (chassis), blue (groups).
         links: [Option<LinkId>; 4],
     },
-    /// Not joined.
+    /// The members are not joined.
     Disjoint,
 }
 

@@ -47,7 +47,7 @@ pub struct EventQueue {
     armings: u64,
     /// While due timers are handled: the value of `armings` when this round began.
     round: Option<u64>,
-    /// At most [`FORMER_PEERS_MAX`]. The oldest are dropped first.
+    /// Closed connections with their reasons, at most [`FORMER_PEERS_MAX`]. The oldest are dropped first.
     closed: VecDeque<(PeerId, String)>,
 }
 

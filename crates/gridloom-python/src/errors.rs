@@ -233,7 +233,7 @@ fn task_fields(error: &TaskError, fields: &Bound<'_, PyDict>) -> PyResult<&'stat
     })
 }
 
-/// As [`task_fields`], for shared data.
+/// Like [`task_fields`], but for errors about shared data.
 fn name_fields(error: &NameError, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
         NameError::Exists { name } | NameError::BeingPut { name } | NameError::ContentDiffers { name } => {

@@ -57,7 +57,7 @@ impl RawPlan {
         Ok((to_plain(py, &explained)?, explained.to_string()))
     }
 
-    /// The memory that the client needs, as a record; none for a plan whose basis is not known.
+    /// Returns the memory that the client needs, as a record; `None` if the basis of the plan is not known.
     fn client_memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_plain(py, &py.detach(|| self.0.client_memory()))
     }

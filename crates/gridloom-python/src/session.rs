@@ -78,7 +78,7 @@ impl<T: Send + 'static> Slot<T> {
         lock(&self.0).as_ref().map(use_it).ok_or_else(|| closed(py))
     }
 
-    /// Takes the content. Only for the process that made it.
+    /// Takes the content. Only the process that made it may call this.
     pub(crate) fn taken(&self) -> Option<T> {
         lock(&self.0).take()
     }

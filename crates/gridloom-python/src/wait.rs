@@ -42,7 +42,7 @@ pub(crate) fn wait_for<T: Send, W: FnOnce(Option<Duration>) -> Result<T, Error> 
     watch: impl Fn() -> PyResult<W>,
 ) -> PyResult<Result<T, Error>> {
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-    // In a worker: its call stays paused between two slices.
+    // In a worker, the call stays paused between two slices of the wait.
     let mut waiting = None;
     loop {
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));

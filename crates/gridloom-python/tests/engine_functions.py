@@ -1,4 +1,4 @@
-"""Functions that the tests of engines run on clusters, an engine in this process, and what the tests of several engines share."""
+"""Functions that the tests of engines run on clusters, an engine in this process, and helpers of these tests."""
 
 import contextlib
 import itertools
@@ -109,7 +109,7 @@ FUNCTIONS = [product, sums, half, process, fails, is_late, dies_once, needs_more
 
 
 class Fake:
-    """Runs calls in this process, when they are asked for."""
+    """An engine that runs calls in this process, when their results are requested."""
 
     recovers = False
     start_hint = "a fake worker joins by 'there.append'"
@@ -208,7 +208,7 @@ class Fake:
 
 @contextlib.contextmanager
 def bare(tmp_path_factory):
-    """Processes begun meanwhile cannot import gridloom: a cluster needs nothing of it."""
+    """Processes started in this block cannot import gridloom, because a cluster must not need it."""
     folder = tmp_path_factory.mktemp("bare")
     (folder / "sitecustomize.py").write_text("import sys\nsys.modules['gridloom'] = None\n")
     with pytest.MonkeyPatch.context() as patch:
@@ -218,7 +218,7 @@ def bare(tmp_path_factory):
 
 
 def once(method, error, call=1):
-    """The method, which raises that at that call of it."""
+    """Return the method, changed so that it raises `error` at its call number `call`."""
     calls = itertools.count(1)
 
     def raising(*args, **kwargs):

@@ -120,7 +120,7 @@ class GrpcServer:
         if reflection == "v1alpha":
             described.enable_server_reflection(names, self._server)
         elif reflection == "v1":
-            # Both versions have the same messages, and grpcio has a server of the older one only.
+            # Both versions have the same messages, but grpcio has a server only for the older one.
             handler = grpc.stream_stream_rpc_method_handler(
                 described.ReflectionServicer(names).ServerReflectionInfo,
                 reflection_pb2.ServerReflectionRequest.FromString,
@@ -221,7 +221,7 @@ METHODS = {
 
 @contextlib.contextmanager
 def xml_rpc_server(port=0, introspects=True, allow_none=False, tls=None, protocol="HTTP/1.0", paths=("/", "/RPC2")):
-    """An XML-RPC server with the methods above, with one thread, and with TLS if a context is given: its URL."""
+    """Start an XML-RPC server with the methods above and one thread; with TLS if a context is given. Yield its URL."""
     handler = type("Handler", (xmlrpc.server.SimpleXMLRPCRequestHandler,), {"protocol_version": protocol, "rpc_paths": paths})
     with _Introspected(("127.0.0.1", port), handler, logRequests=False, allow_none=allow_none, use_builtin_types=True) as server:
         if introspects:

@@ -30,7 +30,7 @@ def hang(gate):
 
 
 def block(gate):
-    """400 kB, once the gate is open."""
+    """Return 400 kB once the gate is open."""
     while not os.path.exists(gate + ".open"):
         time.sleep(0.001)
     return bytes(400_000)

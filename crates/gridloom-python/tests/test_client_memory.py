@@ -1,4 +1,4 @@
-"""Memory of the client: what a plan states before a group runs, and simulated hosts that page."""
+"""Memory of the client: the sizes that a plan states before a group runs, and simulated hosts that page."""
 
 import warnings
 
@@ -27,7 +27,7 @@ def simulated(tmp_path, client="", server=""):
 
 
 def planned(grid):
-    """A chain of three products: of its matrices the program has one, and wants the last."""
+    """Record a chain of three products. The program has one matrix, and requests only the last product."""
     dgemm = grid.function("linalg/dgemm")
     a = np.zeros((N, N))
     with grid.group("heft") as group:

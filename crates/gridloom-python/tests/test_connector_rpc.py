@@ -86,7 +86,7 @@ def test_types_of_grpc(server):
         ("unpacked", "float32", (-1,)),
     ]
     x = np.random.default_rng(1).standard_normal(1000)
-    # The fields of another order of bytes, of several dimensions and without elements, too.
+    # Arrays of another byte order, of several dimensions and without elements can be sent, too.
     values = [np.int32(-7), x.astype(">f8"), np.float64(2.5), np.array([1, -(2**60)]), "Ångström", b"\xff\x00", np.int32(-3), np.bool_(True)]
     values += [np.array([[1, 2], [2**32 - 1, 0]], np.uint32), np.array([1.5, -2.5], np.float32)]
     results = made.call(echo, [one if isinstance(one, (str, bytes)) else np.asarray(one) for one in values])
@@ -187,7 +187,7 @@ def test_wrong_answers_of_reflection(modules):
     made = protocol_grpc._reflection_messages()["ServerReflectionResponse"]
 
     def endless(request):
-        """A service, whose file imports a file, which imports another one, and so on."""
+        """Describe a service whose file imports a file, which imports another file, and so on."""
         answer = made()
         if b"endless" not in request:
             answer.list_services_response.service.add(name="endless.Service")
@@ -309,7 +309,7 @@ def test_grpc_without_its_packages(modules, server, monkeypatch):
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """A key and a certificate for 127.0.0.1, which is its own authority."""
+    """Return the files of a key and of a self-signed certificate for 127.0.0.1."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
@@ -458,7 +458,7 @@ def test_calls_of_xml_rpc_that_go_wrong(xml, signature, argument, kind, told):
 
 
 def answering(stack, body):
-    """A connector of a server that answers each request with these bytes."""
+    """Return a connector to a server that answers each request with these bytes."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
@@ -579,7 +579,7 @@ def test_signatures_that_are_wrong(text, told):
 
 
 def connect(stack, protocol, endpoint, *options, name="rpc"):
-    """A connector, with its process, its address and the functions that it offers."""
+    """Start a connector. Return its process, its address and the functions that it offers."""
     command = [*GRIDLOOM, "connector", "--protocol", protocol, "--endpoint", endpoint, "--no-agent", "--models", "none", "--name", name]
     command += ["--listen", "127.0.0.1:0", "--json", "--until-stdin-closes", *options]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""What a program is told of calls whose only server was lost, while others live."""
+"""Errors of calls whose only server was lost, while other servers still run."""
 
 import json
 import subprocess

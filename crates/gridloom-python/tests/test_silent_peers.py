@@ -142,7 +142,7 @@ def test_time_limits_are_checked(timeout):
 
 
 def connector_fails(protocol, endpoint, folder):
-    """What a connector reports that cannot start."""
+    """Return the errors of a connector that cannot start."""
     command = [sys.executable, "-m", "gridloom.connector", "--protocol", protocol, "--endpoint", endpoint, "--module", "m"]
     limits = ["--answer-within", "1.5", "--answer-limit", "1000000", "--folder", str(folder)]
     ended = subprocess.run([*command, *limits], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)

@@ -10,19 +10,19 @@
 //! ```
 //!
 //! **Held bytes.** The values in the stores of the host's nodes, the results of the tasks that compute there (at their predicted
-//! sizes), the datum that arrives, and the bytes that the program says it holds itself ([`Simulation::hold`]). `f` is that of the
-//! time at which the transfer or the computation begins.
+//! sizes), the datum that arrives, and the bytes that the program states ([`Simulation::hold`]). `f` is computed when
+//! the transfer or the computation begins.
 //!
-//! **Swap.** One for each host, shared evenly. S is the rate of pages that are exchanged: a page that is read, and
-//! the page that is written to make room for it, count once together.
+//! **Swap.** Each host has one, which its transfers and computations share evenly. S is the rate of pages that are
+//! exchanged: a page that is read, and the page that is written to make room for it, count once together.
 //!
 //! **Why f.** Each held byte is accessed as often as any other. Then the share of accesses that miss is the share that is
-//! not in memory, whatever page is replaced (King, "Analysis of demand paging algorithms", IFIP Congress 1971). The speed of
-//! the host falls as the size of the problem grows beyond its memory, as in the functional performance model (Lastovetsky and
-//! Reddy, IJHPCA 21(1), 2007).
+//! not in memory, whichever page is replaced (King, "Analysis of demand paging algorithms", IFIP Congress 1971). The
+//! speed of the host falls as the size of the problem grows beyond its memory, as in the functional performance model
+//! (Lastovetsky and Reddy, IJHPCA 21(1), 2007).
 //!
 //! **Known to be wrong.** Repeated passes over the same arrays in the same order miss more often with LRU replacement.
-//! Arrays that are not accessed for long are swapped out once, and then cost nothing.
+//! Arrays that are not accessed for a long time are swapped out once, and then cost nothing.
 //!
 //! **Not modelled.** Control frames and data up to 32 KiB, which are never swapped; files on the same disk; user processes.
 //!
@@ -43,7 +43,7 @@ pub struct HostMemory {
     pub swap_rate: f64,
 }
 
-/// The bytes that a host holds. Clones count together.
+/// The number of bytes that a host holds. Clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeldBytes(Arc<AtomicU64>);
 
@@ -57,7 +57,7 @@ impl HeldBytes {
         assert!(before >= bytes, "a host releases {bytes} of {before} bytes");
     }
 
-    /// Adds bytes until the result is dropped.
+    /// Adds bytes, and removes them when the result is dropped.
     pub(crate) fn hold(&self, bytes: u64) -> Hold {
         self.add(bytes);
         Hold { held: self.clone(), bytes }
@@ -68,7 +68,7 @@ impl HeldBytes {
     }
 }
 
-/// Bytes that are held until it is dropped.
+/// Removes its bytes from the held ones when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     held: HeldBytes,
@@ -117,7 +117,8 @@ impl PagedMemory {
 pub(crate) struct Memories(BTreeMap<HostId, PagedMemory>);
 
 impl Memories {
-    /// Creates the engine's links for the swaps. `link_bandwidth` returns the bandwidth of a link for the rate that flows on it have.
+    /// Creates the engine's links for the swaps. `link_bandwidth` returns the bandwidth that a link needs so that its
+    /// flows have the given rate.
     pub(crate) fn new(
         memories: &BTreeMap<HostId, HostMemory>,
         resources: &mut Resources,
@@ -135,8 +136,8 @@ impl Memories {
         self.0.get(&host)
     }
 
-    /// Returns the swaps that a transfer on a route uses, with the bytes that pass there per byte. The receiver holds the whole
-    /// datum from the beginning.
+    /// Returns the swaps that a transfer on a route uses, each with the bytes that pass it per byte of the transfer.
+    /// The receiver holds the whole datum from the beginning.
     pub(crate) fn swaps(&self, (from, to): (HostId, HostId), size_bytes: u64) -> Vec<(LinkIndex, f64)> {
         let ends = [(from, 0), (to, size_bytes)];
         let swaps = ends.into_iter().filter_map(|(host, more)| {

@@ -30,7 +30,7 @@ pub enum Interval {
         to: NodeId,
         datum: DatumId,
         size_bytes: u64,
-        /// When the transfer began; behind other transfers on the same connection, when its turn came.
+        /// Time at which the transfer began: after the transfers that preceded it on the same connection.
         start: Time,
         end: Time,
     },
@@ -130,7 +130,8 @@ impl Trace {
         self.process_message(at, process, kind, payload);
     }
 
-    /// Records an event of a process by a sign: `+` added, `>` resumed, `=` message delivered, `x` told to end, `-` ended.
+    /// Records an event of a process by a sign: `+` added, `>` resumed, `=` message delivered, `x` requested to end,
+    /// `-` ended.
     pub(crate) fn process(&mut self, sign: u8, at: Time, process: u32) {
         self.hash.add(&[b'&', sign]);
         self.hash.numbers(&[at.0, u64::from(process)]);

@@ -27,11 +27,11 @@ pub(crate) struct Ledger {
     pub(crate) limited: BTreeSet<TaskId>,
     /// Tasks that only send data to a server.
     pub(crate) placements: BTreeSet<TaskId>,
-    /// Whether a program erased a result from which others may have been computed.
+    /// True if a program erased a result from which others may have been computed.
     pub(crate) has_erased: bool,
     /// Tasks that the program cancelled.
     pub(crate) cancelled: BTreeSet<TaskId>,
-    /// Whether some server may be too small for all data.
+    /// True if some server may be too small for all data.
     pub(crate) is_tight: bool,
     /// Names of stateless servers.
     pub(crate) plain: BTreeSet<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Ledger {
 pub(crate) struct Damage {
     /// Faults that were applied.
     applied: Vec<Kind>,
-    /// Whether the agent was gone, or a client could not reach it.
+    /// True if the agent was gone, or a client could not reach it.
     agent_was_away: bool,
     /// The same, for longer than clients wait for it to return.
     agent_was_gone: bool,
@@ -185,7 +185,7 @@ impl Damage {
         }
     }
 
-    /// Reports whether a client may have waited for the agent in vain. An agent that restarts, or to which a
+    /// Reports whether a client may have given up waiting for the agent. An agent that restarts, or to which a
     /// connection breaks, is back before a client gives up.
     pub(crate) fn agent_is_gone(&self, now: Time) -> bool {
         self.agent_was_gone || self.has_long_silence(now)

@@ -73,7 +73,7 @@ pub struct Failure {
     pub faults: Vec<String>,
     /// All events, if they were recorded.
     pub records: Vec<Record>,
-    /// What the servers were waiting for, as text.
+    /// Description of what each server was waiting for.
     pub situation: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum NameRequest {
 /// A request: the client and its request number.
 pub(crate) type RequestId = (NodeId, u64);
 
-/// A version that a client was told to put somewhere.
+/// A version that the agent has assigned to a server for a client's put.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) named: NamedDatum,
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// All requests, with their times.
     pub(crate) requests: BTreeMap<RequestId, (Time, NameRequest)>,
     pub(crate) versions: BTreeMap<DatumId, Version>,
-    /// Versions that malicious clients were told to put somewhere, under names that no other client uses.
+    /// Versions that the agent has assigned for puts of malicious clients, under names that no other client uses.
     pub(crate) malicious_versions: BTreeSet<DatumId>,
     /// Time of each answer, and whether it was successful.
     pub(crate) answered: BTreeMap<RequestId, (Time, bool)>,
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) parts: BTreeMap<DatumId, TaskId>,
     /// Number of values so far; each name has a different one.
     values: u64,
-    /// Whether all names were deleted and the agent has confirmed that there are none.
+    /// True if all names were deleted and the agent has confirmed that there are none.
     pub(crate) are_deleted: bool,
 }
 
@@ -68,7 +68,7 @@ impl Shared {
         !self.requests.is_empty() || !self.malicious_versions.is_empty() || !self.declared.is_empty()
     }
 
-    /// Records that a client was told where to put its value.
+    /// Records that the agent has assigned a server to a client's put.
     pub(crate) fn placed(&mut self, ask: RequestId, named: &NamedDatum, server: NodeId) {
         let value = match (self.requests.get(&ask), named.put_by) {
             (Some((_, NameRequest::Put { value, .. })), _) => *value,
@@ -81,7 +81,7 @@ impl Shared {
         self.versions.insert(named.datum, Version { named: as_clients_see(named), value, ask, server });
     }
 
-    /// Reports whether the client was told where to put its value.
+    /// Reports whether the agent has assigned a server to the client's put.
     pub(crate) fn is_placed(&self, ask: RequestId) -> bool {
         self.versions.values().any(|version| version.ask == ask)
     }

@@ -58,7 +58,7 @@ pub struct Limits {
     /// Environment variable for the first process, which makes it check the whole deployment. The other processes
     /// start once it has read which process it is; if it ends before, they do not start.
     pub first: Option<(String, OsString)>,
-    /// Whether to print which processes still run after a failure.
+    /// True to print which processes still run after a failure.
     pub shows_running: bool,
     /// Output format.
     pub format: OutputFormat,

@@ -1,8 +1,9 @@
 //! The forwarder: one thread that emulates the whole network.
 //!
 //! It reads every packet that a host sends, passes it through the model, and delivers it to its destination when it is
-//! due. A packet's time starts when the kernel received it, not when this thread reads it, so that a late wake-up has
-//! no effect as long as the path takes longer than that. In the last moment before a packet is due, the thread spins.
+//! due. A packet's time starts when the kernel receives it, not when this thread reads it, so a late wake-up has no
+//! effect if the packet's path takes longer than the delay. In the last moment before a packet is due, the thread
+//! spins.
 //!
 //! **Limits:** packets that this thread cannot forward in time are late or lost, and counted: a run with
 //! [`Traffic::is_late`] measures this machine more than the platform.
@@ -21,7 +22,7 @@ use crate::model::Ns;
 use crate::model::network::{Delivery, Network};
 use crate::packet;
 
-/// For waits shorter than this, spinning is more precise than sleeping.
+/// The thread spins for waits shorter than this, because sleeping is not precise enough.
 const SPIN_NS: Ns = 40_000.0;
 /// Maximum number of packets read from one host before other hosts and the clock are checked again.
 const BATCH: usize = 32;
@@ -29,7 +30,7 @@ const BATCH: usize = 32;
 pub const LATE_NS: Ns = 1e6;
 /// Fraction of late or lost packets above which a run was limited by the machine.
 pub const LATE_PART_MAX: f64 = 0.01;
-/// Minimum number of late packets: fewer say nothing about a run.
+/// Minimum number of late or lost packets: a smaller number does not show that the machine was the limit.
 const LATE_MIN: u64 = 20;
 /// Maximum number of buffers kept for reuse.
 const BUFFERS_KEPT: usize = 4096;

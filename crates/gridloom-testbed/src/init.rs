@@ -291,7 +291,7 @@ impl TestbedState {
     }
 
     /// Passes a signal on, after replying: an interrupt goes to all processes that a terminal would interrupt, unless
-    /// it came from a terminal.
+    /// the signal is from a terminal.
     fn pass_signal(&self, signal: i32) -> Reply {
         let Some(known) = Signal::from_named_raw(signal) else {
             return ReplyBody::Refused(format!("no signal {signal}")).into();

@@ -1,4 +1,5 @@
-//! Applies the platform's profiles while programs run: times count from the moment when the testbed is up and its program starts.
+//! Applies the platform's profiles while programs run. Times count from the moment when the testbed is up and its
+//! program starts.
 //!
 //! | profile | effect |
 //! |---|---|
@@ -25,9 +26,9 @@ const STEP: Duration = Duration::from_millis(1);
 /// A change of a link, by its number in the topology, or of a host, by its number in the platform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// Bytes per second.
+    /// New bandwidth, bytes per second.
     Bandwidth(usize, f64),
-    /// Nanoseconds.
+    /// New latency, nanoseconds.
     Latency(usize, Ns),
     /// True if the link carries traffic.
     State(usize, bool),
@@ -35,7 +36,7 @@ pub enum Change {
     Speed(usize, f64),
 }
 
-/// The changes, in chronological order.
+/// The changes of all profiles, in chronological order.
 #[derive(Debug)]
 pub struct ProfileSchedule {
     timeline: Timeline,

@@ -1,4 +1,4 @@
-//! Effects on a testbed of an interrupt (SIGINT) and a request to end (SIGTERM) sent to its tool.
+//! The effects of an interrupt (SIGINT) and of a request to end (SIGTERM), sent to the tool of a testbed.
 //!
 //! | inside | interrupt | second interrupt | request to end |
 //! |---|---|---|---|
@@ -20,14 +20,14 @@ use crate::spec::Spec;
 /// Time for a program to end after a request to end.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// What runs in a testbed and receives signals.
+/// The content of a testbed, which receives signals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
     /// One program.
     Program,
     /// Processes of a deployment.
     Processes,
-    /// No program of a user.
+    /// A grid without a program of a user.
     Nothing,
 }
 

@@ -27,7 +27,7 @@ use crate::spec::Spec;
 #[derive(Debug)]
 pub struct CleanupProcess {
     process: Child,
-    /// Channel whose closing tells the keeper that this process has ended.
+    /// Channel that closes when this process ends, which notifies the keeper.
     channel: Option<UnixStream>,
     folder: PathBuf,
 }

@@ -22,8 +22,8 @@ pub struct Evaluated {
     /// End of the last task or copy, seconds.
     pub makespan_s: f64,
     pub end_s: Vec<f64>,
-    /// With contention: all copies in order of their starts. Data are files. Places are servers; the client has the number after
-    /// theirs.
+    /// All copies in order of their starts, if contention is modelled. Data are files. Places are servers; the client
+    /// has the number after theirs.
     pub copies: Vec<CopyRecord>,
 }
 

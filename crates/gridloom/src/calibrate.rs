@@ -121,7 +121,8 @@ pub struct CalibrationCall<'a> {
 pub type CallObserver<'a> = dyn FnMut(&CalibrationCall) -> ControlFlow<()> + 'a;
 
 /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
-/// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` is called with each call.
+/// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each
+/// measured call.
 ///
 /// # Errors
 /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the

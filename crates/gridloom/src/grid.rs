@@ -376,7 +376,8 @@ impl Grid {
     }
 
     /// Measures a function on its servers, each while it is otherwise idle, until the model of its time is as exact as
-    /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` is called with each call.
+    /// requested, or the time is over. `make` makes the arguments; without it they are random. `tell` receives each
+    /// measured call.
     ///
     /// # Errors
     /// If the function, a server or a size is unknown, or no arguments can be made. A call that fails ends the
@@ -462,7 +463,7 @@ impl Grid {
     }
 
     /// Like [`Grid::compute`], for a computation that accesses `accessed_bytes` of the program's memory once. On a host that
-    /// pages, it takes longer by the time in which the pages that are not in memory are exchanged.
+    /// pages, it also takes the time to exchange the pages that are not in memory.
     pub fn compute_on(&self, work_flops: f64, accessed_bytes: u64) {
         if let Some(flops) = self.0.client_flops() {
             self.0.advance(work_flops / flops, accessed_bytes);

@@ -690,14 +690,14 @@ static inline diet_error_t diet_ended_(diet_reqID_t id, int error) {
     return profile != NULL && error == GRPC_NO_ERROR ? diet_deliver_(profile) : error;
 }
 static inline diet_error_t diet_wait(diet_reqID_t id) { return diet_ended_(id, grpc_wait(id)); }
-/* Waits for them one by one: of many that have been waited for together, the library remembers the errors of the last ones only. */
+/* Waits for the requests one by one: after a wait for many together, the library has only the errors of the last ones. */
 static inline diet_error_t diet_wait_and(diet_reqID_t *ids, size_t length) {
     int error = grpc_wait_and(ids, 0);
     for (size_t at = 0; at < length; at++)
         if (grpc_probe(ids[at]) == GRPC_INVALID_SESSION_ID) return GRPC_INVALID_SESSION_ID;
     for (size_t at = 0; at < length; at++) {
         int own = grpc_wait(ids[at]);
-        /* It occurs twice, or another thread has waited for it. */
+        /* The request occurs twice, or another thread has waited for it. */
         if (own == GRPC_INVALID_SESSION_ID) continue;
         own = diet_ended_(ids[at], own);
         if (error == GRPC_NO_ERROR) error = own;

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Declares a function that cannot be supported. A call of it is an error of the compiler, with the reason. */
+/* Declares a function that cannot be supported. The compiler rejects a call of it, and shows the reason. */
 #if defined(__has_attribute)
 #if __has_attribute(error)
 #define GRIDLOOM_UNSUPPORTED_(declaration, reason) declaration __attribute__((error(reason)))
@@ -21,7 +21,7 @@ extern "C" {
 #define GRIDLOOM_UNSUPPORTED_(declaration, reason) declaration
 #endif
 
-/* Standard C has no declaration of it. */
+/* The headers of standard C do not declare mkstemp. */
 int mkstemp(char *);
 static inline int gridloom_new_file_(char *path) { return mkstemp(path); }
 

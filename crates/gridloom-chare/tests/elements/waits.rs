@@ -1,6 +1,6 @@
-//! Tests of chares with waiting methods next to other entry methods, moves, a balancer and checkpoints. They must end
-//! as a serial loop does. Each message is received once, even if it is kept while its chare moves, or is saved and
-//! restored elsewhere.
+//! Tests of chares with waiting methods next to other entry methods, moves, a balancer and checkpoints. The results
+//! must equal those of a serial loop. Each message is received once, even if it is kept while its chare moves, or is
+//! saved and restored elsewhere.
 //!
 //! `GRIDLOOM_SEEDS=20000 cargo test --release -p gridloom-chare waits` runs more seeds; `GRIDLOOM_SEED=7` runs one of them.
 

@@ -85,7 +85,7 @@ pub struct Run {
     /// this is a name: the servers choose the folder ('gridloom serve --checkpoints DIR')
     #[arg(long, value_name = "DIR|memory")]
     checkpoint: Option<PathBuf>,
-    /// Save only every NUMBER-th of the checkpoints that the program asks for
+    /// Save only every NUMBER-th of the checkpoints that the program requests
     #[arg(long, value_name = "NUMBER", default_value = "1", requires = "checkpoint", value_parser = clap::value_parser!(u64).range(1..))]
     every: u64,
     /// Restart from the last checkpoint in this folder (with --agent: of this name), with any number of elements

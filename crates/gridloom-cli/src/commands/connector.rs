@@ -33,8 +33,8 @@ pub struct Options {
     /// Address of the server: a URL such as http://127.0.0.1:8080, for gRPC HOST:PORT or https://HOST:PORT
     #[arg(long, value_name = "URL")]
     endpoint: String,
-    /// Certificates of the authorities that a server with TLS is checked with, a file in PEM [default: those of the system, for
-    /// gRPC those of grpcio]
+    /// PEM file with the certificates of the authorities to trust for a server with TLS [default: those of the system, for gRPC
+    /// those of grpcio]
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Model or method to offer; may be repeated [default: all that can be called]

@@ -135,7 +135,7 @@ pub struct Install {
     json: bool,
 }
 
-/// List the grids, the own certificates, and what an authority has issued.
+/// List the grids, your certificates, and the certificates that an authority has issued.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom keys list\n  gridloom keys list --grid lab --json")]
 pub struct List {
@@ -148,7 +148,7 @@ pub struct List {
 
 /// Revoke certificates, by name or serial number.
 ///
-/// A name stands for all certificates that it has now. A new request of the same name can be approved.
+/// A name selects all certificates that it has now. A new request of the same name can be approved.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  gridloom keys revoke alice --reason 'left the group'\n  \
 gridloom keys revoke 5f7c0d7a40e84b40a5b7b2f8a6a9e3d1")]
@@ -169,7 +169,7 @@ pub struct Revoke {
     json: bool,
 }
 
-/// Renew the own certificate.
+/// Renew your certificate.
 ///
 /// Where the grid's authority is, the certificate is replaced at once. Elsewhere the command prints a request for the same
 /// role, name and functions; the present certificate is used until the new one is installed.
@@ -435,7 +435,7 @@ fn grid_in_words(grid: &GridFolder, now: UnixTime) -> Result<String> {
     Ok(text)
 }
 
-/// Says whether the own certificate is refused or should be renewed.
+/// Returns a note if this user's certificate is refused or should be renewed.
 fn state(grid: &GridFolder, now: UnixTime) -> Result<&'static str> {
     let membership = grid.membership()?;
     Ok(match membership.trust.check(&membership.credentials.certificate(), now) {

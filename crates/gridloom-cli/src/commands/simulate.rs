@@ -55,7 +55,7 @@ pub struct Options {
     /// Fraction of a host's speed that each function uses: JSON such as {"linalg/dgemm": 0.9}; other functions use all of it
     #[arg(long, value_name = "FILE")]
     efficiencies: Option<PathBuf>,
-    /// Also write the report into this file, as JSON
+    /// Write the report into this file too, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Write the timeline of all groups into this file, a page for a browser

@@ -24,7 +24,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 pub struct Options {
     #[command(flatten)]
     grid: GridOption,
-    /// Only this user
+    /// Show only this user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// First day, in UTC [default: the first that the agent has]

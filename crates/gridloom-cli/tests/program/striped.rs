@@ -89,7 +89,7 @@ fn break_second_connection() {
     rustix::net::shutdown(&dialled[1], Shutdown::Both).unwrap();
 }
 
-/// Run by the other tests as an element, or as all elements in simulation.
+/// The other tests run this one as an element, or as all elements in simulation.
 #[test]
 #[ignore = "a process of another test"]
 fn a_program_of_chares() {
@@ -125,7 +125,7 @@ fn run(case: &str, options: &[&str]) -> Command {
     command
 }
 
-/// Returns its status and its output.
+/// Runs a command; returns its status and its standard error.
 fn fails(mut command: Command) -> (Option<i32>, String) {
     let output = output_of(&mut command);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -160,7 +160,7 @@ fn messages_keep_their_order_where_batches_do_not() {
         assert!(told.contains(&format!("ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
         let (sent, came) = letters(&trace);
         assert!(sent.len() >= MESSAGES as usize && sent != came, "{filters:?}: no letter overtakes another: {came:?}");
-        // The same in real processes.
+        // Real processes behave in the same way.
         let told = succeeds(run("order", &[&["-n", "2", "--sites", "2"], filters].concat()));
         assert!(told.contains(&format!("element@0| ended with Integers([{MESSAGES}])")), "{filters:?}: {told}");
     }
@@ -201,7 +201,7 @@ fn more_connections_than_a_process_may_have_are_refused_with_the_numbers() {
     let why = "64 connections need";
     let remedy = "the limit of this process is 60: raise the limit (ulimit -Hn), or give fewer elements, or fewer connections (stripe=NUMBER)";
     assert!(error.contains(why) && error.contains(remedy), "{error}");
-    // Each element of a process has 32 of them, and the limit is per process.
+    // Each element of a process has 32 connections, and the limit is per process.
     let (status, error) = fails(limited("-n 60", &["-n", "4", "--sites", "2", "--ppn", "2"]));
     assert_eq!(status, Some(3), "{error}");
     assert!(error.contains("the process of elements 0, 1: 64 connections need") && error.contains(remedy), "{error}");

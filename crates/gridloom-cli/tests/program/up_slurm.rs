@@ -44,7 +44,7 @@ impl Drop for Slurm {
     }
 }
 
-/// Returns a program of Slurm or munge: some are in folders that only root has on the path.
+/// Returns the path of a program of Slurm or munge. Some are in folders that only root has on the path.
 fn daemon(name: &str) -> Option<PathBuf> {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&on_path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
@@ -55,7 +55,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// No control group and no task plugin: the daemons need no privileges, and one machine has both nodes.
+/// Configuration without control groups and task plugins: the daemons need no privileges, and one machine has both
+/// nodes.
 const SETTINGS: &str = "
 ClusterName=gridloom
 SlurmctldHost=HOST(127.0.0.1)
@@ -131,7 +132,7 @@ impl Slurm {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// Waits until that is true. Returns the logs if a daemon ends before, or if it takes too long.
+    /// Waits until the condition is true. Returns the logs if a daemon ends before, or if the wait takes too long.
     fn wait(&mut self, is_so: impl Fn(&Slurm) -> bool) -> Result<(), String> {
         let end = Instant::now() + WAIT_LIMIT;
         while !is_so(self) {
@@ -164,7 +165,7 @@ impl Slurm {
         job.unwrap_or_else(|| panic!("{said}")).to_string()
     }
 
-    /// Returns a user of it with a grid of one host in the file, which represents all nodes.
+    /// Returns a user of this Slurm, whose file describes one host that represents all nodes.
     pub fn lab(&self, name: &str, serve: &str) -> Lab {
         let program = env!("CARGO_BIN_EXE_gridloom");
         let properties = format!(r#"role = "agent, server", serve = "{serve}", gridloom = "{program}""#);
@@ -188,7 +189,7 @@ fn printed_by(program: &str, words: &[&str]) -> String {
     succeeds(command).trim().to_string()
 }
 
-/// Returns 'gridloom up' for nodes of an allocation.
+/// Returns the command 'gridloom up' for nodes of an allocation.
 pub fn up(lab: &Lab, words: &[&str]) -> Command {
     let mut command = lab.command(&["up", path(&lab.folder.join("grid.toml")), "--slurm"]);
     command.args(words);
@@ -234,7 +235,7 @@ PROGRAM status --json
 PROGRAM down
 "#;
 
-/// The same in two simultaneous jobs on the same nodes.
+/// Two simultaneous jobs on the same nodes each have a grid of their own.
 #[test]
 fn a_script_has_a_grid_of_its_own_in_each_of_its_jobs() {
     let Some(slurm) = Slurm::start() else { return };

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 /// Time limits in nanoseconds. `None` means no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct CallTimeouts {
-    /// From the call to its end, including all its runs.
+    /// Limit from the call to its end, including all its runs.
     pub whole_ns: Option<u64>,
-    /// From sending the call to a server until its large arguments have arrived there, including the time that they
-    /// wait for room.
+    /// Limit from sending the call to a server until its large arguments have arrived there, including the time that
+    /// they wait for room.
     pub arguments_ns: Option<u64>,
     /// From the server's report of the call's end until its results have arrived at the client.
     pub results_ns: Option<u64>,

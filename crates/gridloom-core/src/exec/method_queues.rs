@@ -1,4 +1,4 @@
-//! Queues of methods: the methods of one object run one at a time, in the order of arrival. A method's turn comes when
+//! Queues of methods: the methods of one object run one at a time, in the order of arrival. A method may run when
 //! all earlier ones have been removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

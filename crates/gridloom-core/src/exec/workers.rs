@@ -121,7 +121,7 @@ pub struct WorkerPlace<'a> {
     pub worker: Option<&'a WorkerUse>,
 }
 
-/// What has to happen at a place before it runs a task. In the order of preference.
+/// The steps that prepare a place for a task, in the order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WorkerStep {
     /// Nothing.

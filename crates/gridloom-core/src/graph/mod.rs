@@ -64,9 +64,9 @@ pub enum TaskKind {
 /// How long the copies of a [`TaskKind::Replicate`] are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CopyLifetime {
-    /// As long as the server has room for them.
+    /// They are kept as long as the server has room for them.
     Cached,
-    /// Until their owner releases them.
+    /// They are kept until their owner releases them.
     Kept,
 }
 
@@ -100,7 +100,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the name of its function or method. For a replication, a name for errors and traces.
+    /// Returns the name of its function or method, or, for a replication, a name for errors and traces.
     pub fn name(&self) -> &str {
         match &self.kind {
             TaskKind::Call { function, .. } => function,
@@ -358,7 +358,7 @@ mod tests {
         let id = GroupId { client: NodeId(9), serial: 1 };
         let Outlined { outline, data } = Group { id, tasks, sources: BTreeMap::new(), wanted: Vec::new() }.outline();
         let names: Vec<&str> = outline.data.iter().map(|datum| datum.name.as_deref().unwrap()).collect();
-        // A name that is read before it is put comes from outside the group.
+        // A name that is read before it is put was put outside the group.
         assert_eq!(names, ["mesh", "later", "x", "x", "later"]);
         let producers: Vec<Option<u32>> = outline.data.iter().map(|datum| datum.producer).collect();
         assert_eq!(producers, [None, None, Some(0), Some(1), Some(3)]);

@@ -286,8 +286,8 @@ pub enum Command {
         /// The heuristic to use.
         heuristic: MappingMethod,
     },
-    /// Only map a group. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its remaining tasks may
-    /// be mapped again.
+    /// Map a group without running it. Ends in `GroupPlanned` or `GroupNotMapped`. If the group is followed, its
+    /// remaining tasks may be mapped again.
     Plan {
         group: Group,
         /// The heuristic to use.
@@ -344,7 +344,8 @@ pub enum Command {
     Output { server: NodeId, query: OutputQuery },
     /// Have a server end a task of any client. Ends in `EndTaskAnswered`, unless the server is lost.
     EndTask { server: NodeId, task: TaskId },
-    /// To a server, from its own process: take no more calls that other servers can take, and exit when nothing is left here.
+    /// To a server, from its own process: accept no more calls that other servers can run, and exit when nothing is
+    /// left here.
     Drain,
     /// To a server, from its own process: the process is about to end. Reports the usage so far to the agent.
     Stop,
@@ -473,7 +474,7 @@ pub enum Event {
     /// A task ended for good: with a result, or with a failure that is not retried. The results of a plain call are in
     /// the client's store by then.
     TaskEnded {
-        /// When it ended, as far as the client can tell.
+        /// Time at which it ended, as far as the client knows.
         at: Time,
         /// The server; `None` if the task was never sent to one.
         server: Option<NodeId>,
@@ -497,7 +498,7 @@ pub enum Event {
     },
     /// A datum was transferred between servers, or to or from the client.
     Transferred {
-        /// When it arrived, as far as the client can tell.
+        /// Time at which it arrived, as far as the client knows.
         at: Time,
         /// The measurement.
         report: TransferReport,

@@ -39,7 +39,7 @@ pub(super) struct Share {
     /// Notifications left before the share is summed again.
     notifications_left: u32,
     pub(super) is_known: bool,
-    /// Whether its constraint is queued to have its level recomputed.
+    /// True if its constraint is queued to have its level recomputed.
     is_queued: bool,
 }
 

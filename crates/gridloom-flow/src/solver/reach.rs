@@ -14,7 +14,7 @@ use super::{Constraint, Solver, VariableIndex};
 /// How far a change propagates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reach {
-    /// To everything that is connected to it.
+    /// It propagates to everything that is connected to it.
     #[default]
     Connected,
     /// As in SimGrid 4.1: the search runs at each change from the variable's first constraint, unless that one is already reached.

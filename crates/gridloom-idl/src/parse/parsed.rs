@@ -18,11 +18,11 @@ pub(crate) struct ParsedExpr {
 /// A parameter whose extents are resolved when all names are known.
 #[derive(Clone)]
 pub(crate) struct ParsedParam {
-    /// Without extents.
+    /// The parameter without its extents.
     pub(crate) param: Param,
-    /// Whole extents.
+    /// Extents of the whole array.
     pub(crate) dims: Vec<ParsedExpr>,
-    /// By dimension: the part that is sent, if only a part is.
+    /// The sent part of each dimension, if only a part is sent.
     pub(crate) slices: Vec<Option<ParsedSlice>>,
     /// Its listed values.
     pub(crate) values: Option<ParsedDomain>,
@@ -41,7 +41,7 @@ pub(crate) enum ParsedDomain {
 /// Shared data that a function gets or puts.
 pub(crate) struct ParsedDataUse {
     pub(crate) does: UseKind,
-    /// With expressions in braces.
+    /// Name, with expressions in braces.
     pub(crate) name: String,
     pub(crate) place: Position,
     pub(crate) size_bytes: ParsedExpr,

@@ -5,7 +5,7 @@
 /// The tasks that run on one server.
 #[derive(Clone, Debug, Default)]
 pub struct ConcurrentTasks {
-    /// In order of start.
+    /// Running tasks in order of their starts.
     running: Vec<Running>,
     /// Number of tasks that run since `since_s`.
     tasks: u32,

@@ -23,7 +23,7 @@
 //! behind a slower one, first takes its full share of the resources that it crosses and then waits, as in the simulator.
 //!
 //! **Tasks.** A server starts its tasks in their order, each as soon as a slot is free and its inputs are there. If tasks
-//! are known to disturb one another, each is slowed down by the tasks that run beside it ([`concurrent_tasks`]).
+//! are known to disturb one another, each is slowed down by the tasks that run concurrently ([`concurrent_tasks`]).
 //!
 //! **Invariants:** a run is a pure function of problem and choice. No task starts before its inputs are there. A place
 //! that has a datum is sent no copy of it.

@@ -59,7 +59,7 @@ impl Connection {
     pub(super) fn write_due(&mut self, now: Instant, buffers: &mut Buffers) -> io::Result<Option<Instant>> {
         loop {
             let due = self.channel.stream_mut().get_mut().write_due(now)?;
-            // The bytes written have made room for those that wait behind them.
+            // The bytes written have made room for those that wait after them.
             let before = self.channel.outbound.waiting_bytes();
             self.channel.flush(buffers)?;
             if self.channel.outbound.waiting_bytes() == before {

@@ -406,7 +406,7 @@ impl Connections {
         match filled {
             Ok(ReadOutcome::More) => return true,
             Ok(ReadOutcome::Drained) => return closing || contact.channel.stream().has_unread(),
-            // One read takes only so many records.
+            // One read takes a limited number of records, so the socket may have more.
             Ok(ReadOutcome::Nothing) => return contact.channel.stream().has_unread(),
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
             Err(error) => match refusal_in(&error) {

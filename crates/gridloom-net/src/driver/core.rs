@@ -45,7 +45,7 @@ use crate::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 pub(crate) const WAKER: Token = Token(0);
 pub(crate) const LISTENER: Token = Token(1);
 pub(crate) const LOCAL_LISTENER: Token = Token(2);
-/// First token of workers.
+/// Tokens from this one on belong to workers.
 pub(crate) const WORKERS: usize = 1 << 62;
 
 /// Any state machine that implements the node protocol.

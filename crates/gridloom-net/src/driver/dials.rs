@@ -21,8 +21,8 @@ pub(super) enum Candidate {
     Relayed(RelayPath),
 }
 
-/// A dial in progress. Its candidates are tried one after another. If one does not answer soon, the next is tried beside
-/// it, and the first that answers is used (RFC 8305).
+/// A dial in progress. Its candidates are tried one after another. If one does not answer soon, the next is tried in
+/// parallel, and the first that answers is used (RFC 8305).
 pub(super) struct Dial {
     pub(super) address: String,
     /// The node that must answer, if the address names it.

@@ -192,7 +192,7 @@ pub(crate) fn acts_for_callers(role: Role) -> bool {
 #[derive(Debug)]
 pub struct NodeKeys {
     pub own: Keys,
-    /// For functions that open sessions.
+    /// Keys of functions that open sessions.
     pub functions: Option<FunctionKeys>,
 }
 
@@ -421,7 +421,7 @@ fn refresh(grid: &GridFolder, membership: &Membership, grant: Option<&Grant>, no
     }
 }
 
-/// What a node shows in a handshake, and what it accepts of others.
+/// The keys that a node shows in a handshake, and the memberships that it accepts.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     keys: Keys,

@@ -19,7 +19,7 @@ const RELAY_PROTOCOL: &[u8] = b"gridloom-relay/1";
 pub struct TlsConfigs {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
-    /// For connections to relays.
+    /// Configuration for connections to relays.
     pub(crate) relay: Arc<ClientConfig>,
 }
 

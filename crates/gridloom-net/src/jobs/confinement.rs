@@ -30,15 +30,16 @@ mod landlock;
 mod shared_memory;
 mod system_calls;
 
-/// Environment variable that tells a worker that it is confined.
+/// Environment variable that is set for confined workers.
 pub const CONFINED_VARIABLE: &str = "GRIDLOOM_CONFINED";
 
-/// The oldest landlock that protects files from being truncated.
+/// The oldest landlock ABI that protects files from being truncated.
 const ABI_MIN: u32 = 3;
-/// The newest landlock whose restrictions are used. Those of ABI 8 and 9 were not tested on such a kernel.
+/// The newest landlock ABI whose restrictions are used. The restrictions of ABI 8 and 9 were not tested on such a
+/// kernel.
 const ABI_MAX: u32 = 9;
 
-/// Folders that programs and libraries need. Those that do not exist are skipped.
+/// Folders that programs and libraries need. Missing folders are skipped.
 const SYSTEM: [&str; 16] = [
     "/bin",
     "/etc",

@@ -113,7 +113,7 @@ pub struct Jobs {
     spare_workers: Vec<WorkerToken>,
     objects: BTreeMap<ObjectId, WorkerToken>,
     backlog: VecDeque<Pending>,
-    /// The functions that users may call, as their programs' certificates say.
+    /// The functions that users may call, from their programs' certificates.
     rights: BTreeMap<Box<str>, Vec<Pattern>>,
     accounts: Accounts,
     /// Tasks whose users' accounts are being looked up, in order.
@@ -217,7 +217,7 @@ impl Jobs {
         self.end(task.id, Err(TaskError::NotPermitted { function, server, why }), 0);
     }
 
-    /// Records the rights of a user whose program has connected. Those of the latest program apply.
+    /// Records the rights of a user whose program has connected. The rights of the latest program apply.
     pub fn set_rights(&mut self, origin: &Origin) {
         if self.config.function_keys.is_none() || origin.acts_for_all() {
             return;

@@ -76,7 +76,7 @@ pub enum SystemUsers {
     Own,
     /// One user.
     One(Arc<RunAs>),
-    /// For each user of the grid one. Then each worker serves one user.
+    /// A system user for each user of the grid. Each worker then serves one user.
     PerUser(UserMapping),
 }
 
@@ -85,9 +85,9 @@ pub enum SystemUsers {
 pub struct UserMapping {
     /// System users by the name of the user of the grid.
     pub named: BTreeMap<String, Arc<RunAs>>,
-    /// Whether others run as the system user with the same name, if there is one.
+    /// True if the other users of the grid run as the system user of the same name, where there is one.
     pub same_names: bool,
-    /// The system user of all others.
+    /// The system user of all remaining users of the grid.
     pub others: Option<Arc<RunAs>>,
 }
 

@@ -25,9 +25,9 @@ pub(super) struct Lingering {
 }
 
 impl Lingering {
-    /// Shuts down a socket for writing and keeps it; sent data still arrive.
+    /// Shuts down a socket for writing and keeps it, so that sent data still arrive.
     pub(super) fn add(&mut self, stream: TcpStream) {
-        // Fails if the connection is broken, and then nothing can arrive.
+        // This fails only if the connection is broken, and then nothing can arrive.
         if stream.shutdown(Shutdown::Write).is_ok() {
             self.streams.push_back(stream);
         }

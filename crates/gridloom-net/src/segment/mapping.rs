@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Number of readable bytes behind each array of a function: more than the widest vector register of today's processors.
+/// Number of readable bytes after each array of a function: more than the widest vector register of today's processors.
 /// Some kernels of OpenBLAS 0.3.21 read a few bytes past the end of a matrix, and would crash if no memory were mapped there.
 pub(crate) const SPARE_BYTES: usize = 256;
 
@@ -25,7 +25,7 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 pub struct Mapping {
     at: NonNull<u8>,
     len: usize,
-    /// Length of the readable memory behind the file.
+    /// Length of the readable memory after the file.
     spare: usize,
     writable: bool,
 }
@@ -69,7 +69,7 @@ impl Mapping {
         Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, 0)
     }
 
-    /// As [`Mapping::read_write`], for an array that a function writes to: the memory behind it can be read.
+    /// As [`Mapping::read_write`], for an array that a function writes to: the memory after it can be read.
     ///
     /// # Errors
     /// As [`Mapping::read_only`].
@@ -87,7 +87,7 @@ impl Mapping {
         Mapping::map(fd, len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, 0)
     }
 
-    /// Maps the file, with at least `spare` readable bytes behind it.
+    /// Maps the file, with at least `spare` readable bytes after it.
     fn map(fd: BorrowedFd<'_>, len_bytes: u64, prot: ProtFlags, flags: MapFlags, spare: usize) -> io::Result<Mapping> {
         let len = usize::try_from(len_bytes.max(1).next_multiple_of(PAGE_BYTES)).map_err(io::Error::other)?;
         if spare == 0 {
@@ -224,7 +224,7 @@ mod tests {
         let of = [Mapping::read_only, Mapping::read_write_in_function];
         for mapping in of.map(|map| map(fd.as_fd(), PAGE_BYTES).unwrap()) {
             assert_eq!(mapping.bytes().len(), PAGE_BYTES as usize);
-            // SAFETY: `SPARE_BYTES` bytes behind the file are mapped.
+            // SAFETY: `SPARE_BYTES` bytes after the file are mapped.
             let spare = unsafe { std::slice::from_raw_parts(mapping.as_ptr().add(mapping.len), SPARE_BYTES) };
             assert!(spare.iter().all(|byte| *byte == 0));
         }

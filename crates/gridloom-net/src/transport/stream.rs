@@ -23,9 +23,9 @@ const SLICES_MAX: usize = 1024;
 /// A socket that is connected or connecting.
 #[derive(Debug)]
 pub enum Stream {
-    /// To any host.
+    /// A connection to any host.
     Tcp(TcpStream),
-    /// Within the host.
+    /// A connection within the host.
     Unix(UnixStream),
 }
 

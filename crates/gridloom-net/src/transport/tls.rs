@@ -59,10 +59,10 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Error of a connection whose bytes were changed on the way.
+/// Error of a connection whose bytes were changed on the network.
 pub(crate) const CORRUPTED: &str = "the received bytes differ from those that were sent";
 
-/// Why the received bytes are not those of a peer.
+/// The reason why the received bytes are not those of a peer.
 #[derive(Debug, Error)]
 enum TlsError {
     #[error("{CORRUPTED}")]
@@ -83,12 +83,12 @@ fn violation(error: rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// Reports whether an error says that received bytes were not what the peer has sent.
+/// Reports whether an error means that the received bytes differ from the sent ones.
 pub(crate) fn is_violation(error: &io::Error) -> bool {
     error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<TlsError>)
 }
 
-/// Returns the refusal if an error says that one side refuses the other.
+/// Returns the refusal if an error means that one side refuses the other.
 pub(crate) fn refusal_in(error: &io::Error) -> Option<&ConnectionError> {
     let inner = error.get_ref()?;
     match inner.downcast_ref::<TlsError>() {
@@ -153,7 +153,7 @@ struct Session {
     is_ready: bool,
     has_unread: bool,
     has_ended: bool,
-    /// A read returns the content of one record, because the bytes behind it may not be encrypted.
+    /// A read returns the content of one record, because the bytes after it may not be encrypted.
     ends_encryption: bool,
 }
 
@@ -423,7 +423,7 @@ impl Session {
             reads += 1;
             match self.receive(stream) {
                 Ok(true) => {}
-                // The next read would block: what came is processed before.
+                // The next read would block, so the received bytes are processed first.
                 Ok(false) if !self.is_blocking => blocked = Some(ErrorKind::WouldBlock.into()),
                 Ok(false) => {}
                 // After an error, the bytes before it are delivered first.
@@ -441,7 +441,7 @@ impl Session {
         }
     }
 
-    /// Reads bytes that were never encrypted: first those that came together with the last record.
+    /// Reads bytes that were never encrypted, first those that were received together with the last record.
     fn read_plain(&mut self, stream: &mut impl Read, mut target: Target<'_, '_>) -> io::Result<usize> {
         let put = target.put(self.plain.get());
         self.plain.take(put);

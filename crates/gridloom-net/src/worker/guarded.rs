@@ -12,7 +12,7 @@ use rustix::param::page_size;
 /// kernels of OpenBLAS read past the end of a matrix, as [`SPARE_BYTES`](crate::segment::SPARE_BYTES) explains.
 const VARIABLE: &str = "GRIDLOOM_GUARD_ARRAYS";
 
-/// Returns the protection of the page behind each array; `None` if arrays are not guarded in this process.
+/// Returns the protection of the page after each array; `None` if arrays are not guarded in this process.
 fn protection() -> Option<MprotectFlags> {
     static PROTECTION: LazyLock<Option<MprotectFlags>> =
         LazyLock::new(|| match std::env::var(VARIABLE).ok()?.as_str() {

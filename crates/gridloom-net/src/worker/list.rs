@@ -1,5 +1,5 @@
 //! Arrays of strings, of file paths and of open files, as native functions receive them: pointers to their items,
-//! which the function may set if they are results. Also single open files.
+//! which the function may set if they are results. Single open files are handled here, too.
 //!
 //! The string that a function leaves in an item is either allocated by `malloc`, and freed here, or it is a literal, a
 //! library variable or one of the inputs, which are not freed ([`ForeignMemory`]).

@@ -1,6 +1,6 @@
-"""``python -m gridloom.describe [--undeclared] FILE…``: what Python files offer, as one line of JSON on the standard output.
+"""``python -m gridloom.describe [--undeclared] FILE…``: prints the functions that Python files offer, as one line of JSON.
 
-``--undeclared`` also says on the standard error which functions get or put shared data and do not declare it.
+With ``--undeclared``, it also reports functions that get or put shared data and do not declare it, on standard error.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def undeclared(definition: str, body: types.CodeType) -> list[str]:
     definition : str
         Its definition, as JSON.
     body : types.CodeType
-        Its code. What it does by other functions is not seen.
+        Its code. Uses in other functions that it calls are not detected.
 
     Returns
     -------
     list of str
-        The words by which it would be declared.
+        The keywords by which they would be declared.
     """
     names = _names(body)
     # Dictionaries have `get`, too: a function that shares data has a session of its own.
@@ -114,7 +114,7 @@ def main(files: list[str]) -> int:
     Returns
     -------
     int
-        Exit status: 0, or 2 after one line on the standard error that says what is wrong.
+        Exit status: 0, or 2 after one line on standard error with the reason.
     """
     # Output of the modules must not mix with the JSON.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -123,7 +123,7 @@ def main(files: list[str]) -> int:
     if not files:
         print("gridloom.describe: expected files, got none", file=sys.stderr)
         return 2
-    # For a simulation that runs no bodies.
+    # The warnings matter for a simulation that runs no bodies.
     warns = files[0] == UNDECLARED
     files = files[1:] if warns else files
     found: list[tuple[str, types.CodeType]] = []
@@ -143,7 +143,7 @@ def main(files: list[str]) -> int:
 def _where(file: str, error: BaseException) -> str:
     text = " ".join(str(error).split()) or "no message"
     if isinstance(error, SyntaxError):
-        # A file that is no text has no line.
+        # A file that is not text has no line.
         line = "" if error.lineno is None else f":{error.lineno}"
         return f"{error.filename or file}{line}: SyntaxError: {error.msg}"
     if isinstance(error, OSError):

@@ -254,7 +254,7 @@ class Cancelled(TaskError, concurrent.futures.CancelledError):
 
 
 class CannotRun(TaskError):
-    """The server lacks what the function needs, such as a library or a module; `why` says what."""
+    """The server lacks what the function needs, such as a library or a module; `why` names it."""
 
 
 class Crashed(TaskError):
@@ -377,11 +377,11 @@ class RemoteError(TaskError):
 
 
 class ServerLost(TaskError):
-    """The server was lost, and no other could take over; `why` says how the loss was noticed."""
+    """The server was lost, and no other could take over; `why` states how the loss was noticed."""
 
 
 class SignatureError(TaskError):
-    """Values do not fit a signature on the server; `why` says what was expected and got.
+    """Values do not fit a signature on the server; `why` states the expected and the received values.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ pub struct Files {
     pub args: Vec<usize>,
     /// Positions among all `OUT`, `INOUT` and `VAROUT` parameters.
     pub outputs: Vec<usize>,
-    /// Whether the function runs a command-line program in a Python worker. The worker then keeps the arguments until
+    /// True if the function runs a command-line program in a Python worker. The worker then keeps the arguments until
     /// its next call.
     pub runs_program: bool,
 }

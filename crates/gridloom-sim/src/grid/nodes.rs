@@ -74,14 +74,14 @@ pub(crate) struct SimNode {
     pub(crate) end: Option<String>,
     /// How it is restarted; `None` if it cannot be.
     pub(crate) spec: Option<NodeSpec>,
-    /// When it was last resumed.
+    /// Time at which it was last resumed.
     pub(crate) resumed: Time,
-    /// Until this time it accepts no data.
+    /// Time before which it accepts no data.
     pub(crate) full_until: Time,
     /// Inputs received while it was paused, with the digests of messages.
     waiting_inputs: VecDeque<(Input, u64)>,
     pub(crate) store: Store,
-    /// The bytes that its program says it holds, if the host pages.
+    /// The bytes that its program has stated to hold, if the host pages.
     program: Option<Hold>,
     /// Set timers, with the sequence number of the event that will fire them.
     timers: BTreeMap<Timer, u64>,
@@ -134,7 +134,7 @@ impl SimNode {
         self.store.count_in(held);
     }
 
-    /// Returns the bytes that its program says it holds; 0 if the host does not page.
+    /// Returns the bytes that its program has stated to hold; 0 if the host does not page.
     pub(crate) fn program_bytes(&self) -> u64 {
         self.program.as_ref().map_or(0, Hold::bytes)
     }

@@ -45,7 +45,7 @@ pub(crate) struct FunctionSessions {
 struct Session {
     client: NodeId,
     server: NodeId,
-    /// Whether the client knows the server, or cannot reach the agent.
+    /// True if the client knows the server, or cannot reach the agent.
     is_ready: bool,
     last_serial: u64,
     last_run: u64,

@@ -95,7 +95,7 @@ pub(crate) struct Tasks {
 struct Running {
     started: Time,
     stage: TaskStage,
-    /// Whether its server knows that it waits for shared data, and so may start another task in its slot.
+    /// True if its server knows that it waits for shared data, and so may start another task in its slot.
     is_known_to_wait: bool,
     has_computed: bool,
     /// The point at which its body has halted, while the task computes.

@@ -163,7 +163,7 @@ impl Connections {
     }
 
     /// Puts a datum that has arrived into the store of its receiver. Returns the input for the receiver;
-    /// `duration_ns` is the time that it tells the receiver.
+    /// `duration_ns` is the duration that it reports.
     pub(super) fn accept(
         &mut self,
         Environment { kernel, .. }: &mut Environment,

@@ -28,11 +28,11 @@ use crate::store::StoredValue;
 #[derive(Debug)]
 pub(super) struct BulkCargo {
     pub(super) cargo: Cargo,
-    /// Whether its receiver may forward it while receiving it.
+    /// True if its receiver may forward it while receiving it.
     pub(super) may_pass: bool,
-    /// Whether its sender is still receiving it: the last part has not arrived there.
+    /// True if its sender is still receiving it: the last part has not arrived there.
     pub(super) is_incoming: bool,
-    /// Whether its first part has arrived at its receiver.
+    /// True if its first part has arrived at its receiver.
     pub(super) has_begun: bool,
     /// The part that its receiver has; only the rest flows.
     pub(super) had: Option<ReceivedPart>,

@@ -53,7 +53,7 @@ struct End {
     bulk: VecDeque<(Option<Time>, BulkCargo)>,
     /// Cargo in transit: at most one that was complete when it began, and those that are forwarded while being received.
     in_transit: Vec<CargoInTransit>,
-    /// Whether the other end has forgotten the connection without notice.
+    /// True if the other end has forgotten the connection without notice.
     half_open: bool,
 }
 

@@ -68,7 +68,7 @@ struct End {
     /// On the listening end: the port that was dialled.
     port: u16,
     open: bool,
-    /// Whether its own process closed it, rather than a notification from the other end.
+    /// True if its own process closed it, rather than a notification from the other end.
     closed_here: bool,
     bulk: Outgoing,
     urgent: Outgoing,
@@ -322,7 +322,8 @@ impl Sockets {
         !self.blocked_letters.is_empty()
     }
 
-    /// Handles the arrival of a message. Delivers it, and those behind it that have already arrived, if its turn has come.
+    /// Handles the arrival of a message. If it is the next one, delivers it and the directly following messages that
+    /// have already arrived.
     pub(crate) fn message_arrived(&mut self, kernel: &mut Kernel, flow: MessageFlow) -> Vec<Wake> {
         let MessageFlow { name: flow, transfer } = flow;
         kernel.observe(|| Observation::TransferEnds { transfer });

@@ -21,7 +21,7 @@ use super::id::ProcessId;
 use super::table::Wait;
 use crate::simulation::Simulation;
 
-/// A process that was told to end is unwound after this many further calls.
+/// A process that was requested to end is unwound after this many further calls.
 const CALLS_AFTER_END_MAX: u32 = 100;
 
 /// Data shared by the processes of a runner, which the simulation does not interpret.

@@ -133,7 +133,7 @@ impl Runner {
     /// Runs until all processes have ended.
     ///
     /// # Errors
-    /// If no process can continue. The waiting processes are then told to end.
+    /// If no process can continue. The waiting processes are then requested to end.
     ///
     /// # Panics
     /// If a process panics on a coroutine, or the system has no thread for a process.

@@ -69,13 +69,15 @@ pub(crate) struct Process {
     has_returned: bool,
     /// Its start time.
     start: Time,
-    /// Whether it restarts with its host, and whether it ended with its host.
+    /// True if it restarts with its host.
     restarts: bool,
+    /// True if it ended with its host.
     has_ended_with_host: bool,
-    /// Whether a fault has stopped it, and whether the event that it waits for has happened meanwhile.
+    /// True if a fault has stopped it.
     is_stopped: bool,
+    /// True if the event that it waits for has happened while it was stopped.
     is_due: bool,
-    /// Whether another process has replaced it.
+    /// True if another process has replaced it.
     is_replaced: bool,
 }
 

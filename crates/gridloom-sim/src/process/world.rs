@@ -31,8 +31,8 @@ impl SimProcess {
         self.context.simulation()
     }
 
-    /// Returns a function that reports whether this process was told to end; later failures are then not its own. The
-    /// function may outlive the process.
+    /// Returns a function that reports whether this process was requested to end; later failures are then not its own.
+    /// The function may outlive the process.
     pub fn end_watch(&self) -> impl Fn() -> bool + Send + 'static {
         let context = self.context.clone();
         move || context.simulation().programs.process(context.process()).must_end()

@@ -86,7 +86,8 @@ impl Simulation {
     }
 
     /// Returns the nanoseconds that one access of a client's program to these bytes of its memory adds to its computation, at
-    /// the full rate of the swap; 0 on a host that does not page. Bytes beyond those that it holds are held besides.
+    /// the full rate of the swap; 0 on a host that does not page. Accessed bytes beyond those that it holds count as
+    /// held.
     pub fn paging_ns(&self, client: NodeId, accessed_bytes: u64) -> u64 {
         let node = self.grid.nodes().node(client);
         let paging_s =

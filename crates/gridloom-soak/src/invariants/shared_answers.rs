@@ -29,7 +29,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Reports whether another client has put the name, because it was told where to put it.
+    /// Reports whether another client may have put the name, because the agent has assigned it a server.
     fn may_exist(&self, ledger: &Ledger, id: RequestId, name: &str) -> bool {
         ledger.shared.other_puts(id, name).any(|other| ledger.shared.is_placed(other))
     }

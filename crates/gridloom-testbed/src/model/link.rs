@@ -42,7 +42,7 @@ pub struct LinkShape {
     pub queue_bytes: f64,
     /// Waiting bytes of a flow beyond which it is notified to slow down.
     pub mark_bytes: f64,
-    /// Whether flows share the bandwidth or each have all of it.
+    /// How flows use the bandwidth: they share it, or each has all of it.
     pub sharing: Sharing,
 }
 

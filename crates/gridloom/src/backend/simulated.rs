@@ -34,7 +34,7 @@ pub(crate) struct SimBackend {
     drive: Drive,
 }
 
-/// What advances time while the client waits.
+/// The part that advances time while the client waits.
 enum Drive {
     /// The client itself. The thread that holds the lock steps the simulation and processes the events of a step before another
     /// thread checks. So no thread keeps waiting for something that another one has already received.

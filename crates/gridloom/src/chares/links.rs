@@ -71,7 +71,7 @@ pub(super) struct Links {
     elements: BTreeMap<PeerId, Pe>,
     backlogs: Vec<Backlog>,
     backlog_bytes: usize,
-    /// By element: the filters between it and this one.
+    /// The filters between this element and each other one, by element.
     chains: Vec<FilterChain>,
     /// Received items that no filter delays.
     due: VecDeque<(Pe, Received)>,

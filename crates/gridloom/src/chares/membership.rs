@@ -222,7 +222,8 @@ impl Membership {
         }
     }
 
-    /// In simulation: makes an element that has left wait until it is part of the program again, or until the program has ended.
+    /// Makes a simulated element that has left wait until it is part of the program again, or until the program has
+    /// ended.
     ///
     /// # Errors
     /// If the simulation ends.
@@ -248,7 +249,7 @@ impl Membership {
         }
     }
 
-    /// In simulation: the first element wakes the elements that have left, from number `from` on.
+    /// Wakes the simulated elements that have left, from number `from` on. Only the first element does this.
     ///
     /// # Errors
     /// If the simulation ends.
@@ -275,7 +276,7 @@ impl Membership {
         Ok(())
     }
 
-    /// In simulation: ends the program also for elements that have left.
+    /// Ends a simulated program also for elements that have left.
     ///
     /// # Errors
     /// If the simulation ends.

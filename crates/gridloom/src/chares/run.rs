@@ -18,7 +18,7 @@ use crate::{Error, process};
 pub struct Ended {
     /// The value passed to [`Context::exit`](super::Context::exit), or the result of the reduction that ended the program.
     pub value: Value,
-    /// True on the first element, so that only one element prints. In simulation always true.
+    /// True on the first element, so that only one element prints. It is always true in simulation.
     pub is_first: bool,
     /// Number of chares that the load balancer moved. Only the first element knows it.
     pub moved: u64,

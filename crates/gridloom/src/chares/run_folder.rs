@@ -33,7 +33,7 @@ pub struct Generation {
     pub epoch: u64,
     /// The epoch in which the number of elements became the present one.
     pub since: u64,
-    /// The host and the site of each.
+    /// The host and the site of each element.
     pub elements: Vec<(String, u32)>,
     /// Where the program resumes if it has no later checkpoint.
     pub restart: Option<Restart>,
@@ -102,7 +102,7 @@ impl RunFolder {
         self.0.join("bell")
     }
 
-    /// Notifies the command through the named pipe. Returns whether the command is there.
+    /// Notifies the command through the named pipe. Returns whether the command is running.
     ///
     /// # Errors
     /// If the pipe cannot be written to.

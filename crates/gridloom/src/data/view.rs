@@ -1,4 +1,5 @@
-//! Results that a call reads with another description than they were made with, as it could from the program's memory.
+//! Results that a call reads by another description than the one by which they were made, as it could read them from
+//! the program's memory.
 
 use gridloom_base::Meta;
 

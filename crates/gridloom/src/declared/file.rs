@@ -36,13 +36,13 @@ struct FileInput {
     name: String,
     /// NumPy's name of the element type, or `text` or `bytes`.
     r#type: String,
-    /// For arrays.
+    /// Shape of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shape: Option<Vec<Number>>,
     /// Memory order of an array; C by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     order: Option<Order>,
-    /// For texts and bytes.
+    /// Size of a text or of bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size_bytes: Option<Number>,
 }

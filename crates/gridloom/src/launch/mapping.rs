@@ -60,8 +60,9 @@ impl Mapping {
     }
 
     /// Sets another limit of real time for a custom heuristic, also in simulation. With `None` there is no limit,
-    /// and it runs on the thread that launches the group. After the limit the group is not mapped; the heuristic runs
-    /// on in vain on a thread of its own, which cannot be stopped. Other mappings are not affected.
+    /// and it runs on the thread that launches the group. After the limit the group is not mapped; the heuristic
+    /// continues on a thread of its own, which cannot be stopped, and its result is ignored. Other mappings are not
+    /// affected.
     pub fn map_timeout(mut self, timeout: Option<Duration>) -> Mapping {
         if let Method::Own { limit, .. } = &mut self.0 {
             *limit = timeout;
@@ -201,8 +202,8 @@ pub fn timed_out(limit: Duration) -> MapError {
     }
 }
 
-/// Runs a custom heuristic. Without a limit it runs on this thread, otherwise on a thread of its own. That thread runs
-/// on in vain after the limit, since a thread cannot be stopped from outside.
+/// Runs a custom heuristic. Without a limit it runs on this thread, otherwise on a thread of its own. That thread
+/// continues after the limit, since a thread cannot be stopped from outside, and its result is ignored.
 fn run(
     session: &Session,
     heuristic: &Arc<dyn Heuristic + Send + Sync>,

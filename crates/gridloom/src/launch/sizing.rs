@@ -1,4 +1,4 @@
-//! How many bodies of a loop are mapped together.
+//! The number of loop bodies that are mapped together, and its adaptation.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Sizing {
         self.size
     }
 
-    /// After a full batch: adapts the number of bodies of the next one. `course` returns the times of a batch so far.
+    /// Adapts the number of bodies of the next batch, after a full one. `course` returns the times of a batch so far.
     pub(crate) fn adapt(&mut self, launched: Option<Arc<Part>>, course: impl FnOnce(GroupId) -> Option<GroupTimes>) {
         if self.regroup != Regroup::Auto {
             return;

@@ -60,7 +60,7 @@ fn preprocessed(text: &str, folder: &Path) -> Result<String, String> {
     let input = lines.collect::<Vec<_>>().join("\n") + "\n";
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut command = Command::new("cc");
-    // Without the extensions of a dialect, so that the words 'linux' and 'unix' are no macros.
+    // The standard language, without extensions, so that the words 'linux' and 'unix' are not macros.
     command
         .args(["-E", "-std=c11", "-x", "c", "-I"])
         .arg(folder)

@@ -1,14 +1,15 @@
-//! The memory that the client needs for the values of a plan's group, beside that of plain GridRPC.
+//! The memory that the client needs for the values of a plan's group, compared with that of plain GridRPC.
 //!
 //! The client needs memory for its own arguments from beginning to end, and for a result from the start of the call that makes it
 //! to its last use: the last call that reads it, or the end if the program wants it. In a plan, only results that are sent to the client
-//! count: those that the program wants, and those of stateless servers. Call by call, all count, and also data that servers hold.
+//! count: those that the program wants, and those of stateless servers. Call by call, all results count, and data that
+//! servers hold, too.
 //!
 //! **Assumptions.** Tasks run one after another in their order. A result that replaces an argument (`INOUT`) needs memory of its own
 //! until it is complete. Sizes are those of the plan. The program's own arrays that no call uses are not known.
 //!
-//! Source of the comparison: Brady and others, *SmartGridRPC*, UCD-CSI-2009-10: results that stay on servers need no memory of the
-//! client, which pages otherwise.
+//! Source of the comparison: Brady and others, *SmartGridRPC*, UCD-CSI-2009-10. Results that stay on servers need no
+//! memory of the client, which would page otherwise.
 
 use std::fmt;
 

@@ -69,7 +69,7 @@ pub(crate) fn waits(session: &Session, limit: Duration) -> Result<Vec<ProgramWai
 /// The usage of users.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UsageReport {
-    /// In order of day and user.
+    /// Usage in order of day and user.
     pub days: Vec<DayUsage>,
     /// Bytes of shared data that each user stores now, in all copies.
     pub stored_bytes: Vec<(String, u64)>,

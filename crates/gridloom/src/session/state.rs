@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) call_backs: CallBacks,
 }
 
-/// What events change outside of the state.
+/// Effects of events outside of the state.
 #[derive(Default)]
 pub(super) struct Effects {
     /// Lines for the log.

@@ -1,10 +1,11 @@
 //! A platform as a graph in the DOT language of Graphviz, for `gridloom platform show --dot` and `--svg`.
 //!
 //! Zones are clusters. Hosts, routers and links are nodes, since several routes can cross one link. Edges join
-//! neighbours on a route; those of a star meet in its hub. A zone of many hosts is one node with its counts, and many
-//! hosts beside other zones are one node for each kind. Graphviz arranges and draws the graph.
+//! neighbours on a route; those of a star meet in its hub. A zone of many hosts is one node with its counts. If a
+//! zone contains other zones and many hosts, these hosts are one node for each kind. Graphviz arranges and draws the
+//! graph.
 //!
-//! **Invariant:** the same platform gives the same text.
+//! **Invariant:** the same platform results in the same text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -38,7 +38,7 @@ const AGENT_PORT: u16 = 7711;
 /// Any grid that the program starts or connects to is the testbed's. The command ends with the program's exit status.
 /// It prints the traffic of each link, and whether this machine was fast enough for the platform.
 ///
-/// An interrupt (SIGINT) at the terminal goes to the program; a second one ends the program at once. An interrupt that
+/// An interrupt (SIGINT) at the terminal is sent to the program; a second one ends the program at once. An interrupt that
 /// only this command gets is forwarded to the program. If the program still runs 5 s later, it gets SIGTERM, and is
 /// killed after 5 s more. SIGTERM is forwarded, too, and the program is killed after 5 s. The exit status is then 128
 /// plus the signal's number.

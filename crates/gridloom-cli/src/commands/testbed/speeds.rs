@@ -15,13 +15,13 @@ use gridloom_testbed::spec::{Launch, Quota, Spec};
 /// How processor speeds are emulated.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 pub enum Speeds {
-    /// By quota if that is permitted, else by slowing calls down if the machine is fast enough.
+    /// Processor quotas if they are permitted, else slower calls if the machine is fast enough.
     Auto,
     /// Processor quotas; if they are not possible, the testbed is refused.
     Quota,
-    /// By slowing down the servers' calls, or the testbed is refused.
+    /// Slower calls of the servers; if they are not possible, the testbed is refused.
     Slowdown,
-    /// Not at all.
+    /// Speeds are not emulated.
     None,
 }
 

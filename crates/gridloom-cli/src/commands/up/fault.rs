@@ -1,6 +1,6 @@
 //! Output of commands on hosts, and errors of hosts.
 
-/// Why a host did not do what it was asked.
+/// The failure of a request to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFailure {
     pub host: String,

@@ -74,7 +74,7 @@ impl SentRequest {
 }
 
 impl Options {
-    /// Returns the hosts of that name, each of which has answered; `None` if all processes run on this machine.
+    /// Returns the hosts with these names after each has answered; `None` if all processes run on this machine.
     pub fn find(&self, names: &BTreeSet<&str>) -> Result<Option<Hosts>> {
         let Some(file) = &self.hosts else { return Ok(None) };
         let job = match self.slurm {
@@ -164,7 +164,8 @@ impl Hosts {
         Ok(command)
     }
 
-    /// True if a process has not begun whose command has ended, because its host has not read the whole request.
+    /// True if the command of a process has ended before the process began, because its host has not read the whole
+    /// request.
     fn has_not_begun(&self, launch: &Launch) -> bool {
         let request = self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(&identity(launch));
         request.is_some_and(|request| request.is_unread())
@@ -193,7 +194,7 @@ pub struct Reconnects<'a> {
 }
 
 impl<'a> Reconnects<'a> {
-    /// The processes run on the hosts with those names.
+    /// `names` are the names of the hosts on which the processes run.
     pub fn new(hosts: &'a Hosts, names: &'a [&'a str]) -> Reconnects<'a> {
         Reconnects { hosts, names, until: Instant::now() + REACH_LIMIT }
     }
@@ -220,7 +221,7 @@ impl RunController for Reconnects<'_> {
     }
 }
 
-/// Refuses loopback addresses beside others: all hosts get the same addresses, and each would connect to itself.
+/// Refuses loopback addresses together with others: all hosts get the same addresses, and each would connect to itself.
 fn check_addresses(file: &Path, addresses: &Addresses) -> Result<()> {
     let one = |is_loopback: bool| addresses.iter().find(|(_, address)| address.is_loopback() == is_loopback);
     if let (Some((name, address)), Some((other, other_address))) = (one(true), one(false)) {

@@ -44,7 +44,7 @@ impl Catalog {
     /// Puts back a request that was taken from the waiting ones, because its client may not read the version.
     pub fn wait_again(&mut self, question: RequestId, datum: DatumId) {
         let Some(name) = self.named(datum).map(|named| named.name.clone()) else { return };
-        // As many requests may wait as before.
+        // The request returns to its place, so the limit on waiting requests holds.
         let _ = self.waits.add(question, &name);
         self.release(question.client, datum, 1);
     }

@@ -453,7 +453,7 @@ impl Catalog {
         is_unread
     }
 
-    /// Remembers a dropped datum, so that a server that returns with a copy is told to drop it.
+    /// Remembers a dropped datum, so that a server that returns with a copy can be asked to drop it.
     fn add_tombstone(&mut self, datum: DatumId) {
         if self.tombstones.len() >= SHARED_DATA_MAX {
             self.tombstones_in_order.pop_front().map(|oldest| self.tombstones.remove(&oldest));

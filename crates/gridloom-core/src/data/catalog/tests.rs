@@ -400,7 +400,7 @@ fn a_server_that_restarts_reports_its_damage_once() {
     let named = durable_mesh();
     catalog.damaged(SERVER, named.clone(), "changed".into());
     catalog.server_lost(SERVER, "gone");
-    // The same server, which is another node now.
+    // The server has restarted, so it is another node.
     catalog.damaged(OTHER, named, "changed".into());
     assert_eq!(catalog.find(READER, "mesh", true), Ok(None), "the second server may return with an intact copy");
     catalog.check().unwrap();

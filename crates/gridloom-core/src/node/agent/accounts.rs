@@ -24,7 +24,7 @@ use gridloom_base::{NodeId, Origin, Time};
 /// The usage of all users, by day.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct UsageTable {
-    /// By day since 1970-01-01, UTC, and user.
+    /// Usage by day (days since 1970-01-01, UTC) and user.
     days: BTreeMap<u32, BTreeMap<String, Usage>>,
     servers: BTreeMap<NodeId, LastTotals>,
     reports: u64,

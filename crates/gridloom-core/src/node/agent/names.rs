@@ -235,7 +235,8 @@ impl Names {
             let Some(origin) = grid.origin(request.client) else { continue };
             match self.rights(grid.rules).may_read(origin, &name) {
                 true => answer(origin, request, Err(self.rights(grid.rules).not_found(origin, &name)), out),
-                // The answer would reveal that the name exists. As many requests may wait as before.
+                // The answer would reveal that the name exists. The request returns to its place, so the limit on
+                // waiting requests holds.
                 false => _ = self.catalog.wait(request, &name),
             }
         }

@@ -76,7 +76,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Adds a call behind the others of its priority, or before them.
+    /// Adds a call after the others of its priority, or before them.
     pub(super) fn add(&mut self, request: Request, goes_first: bool) {
         let priority = request.task.options.priority;
         let mut others = self.waiting.range((priority, i64::MIN)..=(priority, i64::MAX));

@@ -162,7 +162,7 @@ impl Client {
     // ---- release
 
     /// Records that a server has a datum. Readers that wait for it can fetch it. If nobody needs the datum any more,
-    /// the server is told to drop it.
+    /// the server is asked to drop it.
     pub(super) fn copy_at(&mut self, now: Time, server: NodeId, datum: DatumId, out: &mut Vec<Effect>) {
         match self.graph.datum(datum).is_some_and(|run| run.error().is_none()) {
             true => {

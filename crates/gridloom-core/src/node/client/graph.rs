@@ -127,8 +127,8 @@ impl TaskGraph {
     }
 
     /// Records that a task at a server has produced its results. The server keeps them, or, if it is stateless, sends
-    /// them to the client. Its readers are told of each result by [`TaskGraph::made`], and its inputs by
-    /// [`TaskGraph::ended`].
+    /// them to the client. [`TaskGraph::made`] notifies its readers of each result, and [`TaskGraph::ended`] its
+    /// inputs.
     pub(super) fn done(
         &mut self,
         id: TaskId,
@@ -165,7 +165,7 @@ impl TaskGraph {
         ready
     }
 
-    /// Records that a task has failed, unless it has ended. Its inputs are told by [`TaskGraph::ended`].
+    /// Records that a task has failed, unless it has ended. [`TaskGraph::ended`] notifies its inputs.
     pub(super) fn failed(&mut self, id: TaskId, error: &TaskError) -> Option<FailedTask> {
         let run = self.tasks.get_mut(&id).filter(|task| task.is_open())?;
         let server = run.server();

@@ -10,7 +10,7 @@ const FUNCTIONS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct LostFunctions {
-    /// By function: the name of the lost server, and how it was lost.
+    /// Name of the lost server, and the reason for its loss, by function.
     lost: BTreeMap<String, (String, String)>,
 }
 

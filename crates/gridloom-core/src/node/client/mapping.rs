@@ -355,7 +355,7 @@ impl Client {
         }
     }
 
-    /// Sends a ping behind the last message to the agent.
+    /// Sends a ping after the last message to the agent.
     pub(super) fn ping_agent(&mut self, now: Time, out: &mut Vec<Effect>) -> Option<u64> {
         let agent = self.contacts.agent()?;
         let token = self.contacts.members_mut().ping(now, agent)?;
@@ -363,7 +363,7 @@ impl Client {
         Some(token)
     }
 
-    /// Sends a ping behind a mapping request that was lost before, to learn whether it is read.
+    /// Sends a ping after a mapping request that was lost before, to learn whether it is read.
     pub(super) fn send_ping_behind(&mut self, now: Time, mut vain: LossCounter, out: &mut Vec<Effect>) -> LossCounter {
         if vain.is_suspect() {
             vain.pinged(self.ping_agent(now, out));

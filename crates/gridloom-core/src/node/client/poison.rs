@@ -1,7 +1,7 @@
 //! Poison requests: those that may have broken the connection to the agent. An agent that cannot parse a message
 //! closes the connection, and would do so at each retry.
 //!
-//! A request that was pending when the connection was lost is a suspect. It is resent with a ping behind it. The
+//! A request that was pending when the connection was lost is a suspect. It is resent, followed by a ping. The
 //! answer to that ping shows that the agent has read the request. A request that was lost [`TASK_ATTEMPTS_MAX`] times
 //! in a row before that is given up.
 //!
@@ -20,7 +20,7 @@ pub(super) struct LossCounter {
     count: u32,
     /// The agent that has it or had it last.
     agent: Option<NodeId>,
-    /// Token of the ping sent behind it.
+    /// Token of the ping that was sent after the request.
     ping: Option<u64>,
     is_read: bool,
     /// True if an agent read it and another agent replaced that one.
@@ -56,7 +56,7 @@ impl LossCounter {
         self.is_read |= self.ping.is_some_and(|ping| ping <= token);
     }
 
-    /// Records that a ping was sent behind it.
+    /// Records that a ping was sent after the request.
     pub(super) fn pinged(&mut self, token: Option<u64>) {
         self.ping = token;
     }
@@ -106,7 +106,7 @@ impl PendingRequests {
         self.0.get(&asked).is_some_and(|request| request.vain.is_suspect())
     }
 
-    /// Records that a ping was sent behind it.
+    /// Records that a ping was sent after the request.
     pub(super) fn pinged(&mut self, asked: CatalogRequest, token: u64) {
         if let Some(request) = self.0.get_mut(&asked).filter(|request| request.is_sent) {
             request.vain.ping = Some(token);

@@ -31,9 +31,9 @@ pub(super) struct MoveCandidate {
 /// The position of a task at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
-    /// In the queue, at that number.
+    /// The task is in the queue, at that number.
     Queued(u64),
-    /// Not in the queue yet.
+    /// The task is not in the queue yet.
     Pending(WaitReason),
 }
 
@@ -120,7 +120,7 @@ impl Queues {
         self.drop_if_empty(server);
     }
 
-    /// Records, as reported by a server, for how many nanoseconds each task of another client has run that blocks
+    /// Records a server's report of the time, in nanoseconds, that each task of another client has run and blocked
     /// waiting tasks there.
     pub(super) fn set_others_elapsed(&mut self, now: Time, server: NodeId, elapsed_ns: &[u64]) {
         let Some(queue) = self.servers.get_mut(&server) else { return };
@@ -146,8 +146,8 @@ impl Queues {
         }
     }
 
-    /// Records, as reported by a server, for how many nanoseconds a task has run that was assumed to wait. A task that
-    /// was assumed to run in its place waits instead.
+    /// Records a server's report of the time, in nanoseconds, that a task has run although it was assumed to wait. A
+    /// task that was assumed to run in its place waits instead.
     pub(super) fn begun(&mut self, now: Time, server: NodeId, task: TaskId, elapsed_ns: u64) {
         let Some(&(at, Position::Queued(number))) = self.places.get(&task) else { return };
         if at != server {
@@ -235,8 +235,8 @@ impl Queues {
         self.servers.values().any(|queue| queue.movable > 0)
     }
 
-    /// Returns the number of a server's `slots` that are idle, as far as the client knows. `calls` of its plain calls
-    /// are there.
+    /// Returns the number of a server's `slots` that are idle, as far as the client knows. `calls` is the number of
+    /// its plain calls there.
     pub(super) fn idle_slots(&self, server: NodeId, slots: u32, calls: usize) -> usize {
         let queue = self.servers.get(&server);
         let own = queue.map_or(0, |queue| queue.tasks.len() + queue.awaiting_data).max(calls);

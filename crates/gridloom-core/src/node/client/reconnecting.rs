@@ -15,7 +15,7 @@ use gridloom_base::{TaskId, Time};
 /// Calls that wait for a server.
 #[derive(Debug, Default)]
 pub(super) struct WaitingCalls {
-    /// By identifier, which is the order in which they were made.
+    /// Calls by identifier, which is the order in which they were made.
     calls: BTreeMap<TaskId, Request>,
     deadlines: Deadlines,
 }

@@ -35,7 +35,7 @@ pub enum CatalogMessage {
     ToServer(CatalogToServer),
 }
 
-/// From a client. The client numbers its requests (`request`).
+/// Messages from a client to the catalog. The client numbers its requests (`request`).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ClientToCatalog {
     /// Asks where to put a datum with this description. The catalog replies with `Place`, and with `Answer` once the
@@ -105,7 +105,7 @@ impl ClientToCatalog {
     }
 }
 
-/// From the catalog to a client.
+/// Messages from the catalog to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToClient {
     /// The server that takes the datum, and the identifier under which it is put.
@@ -211,7 +211,7 @@ pub struct DamagedVersion {
     pub why: String,
 }
 
-/// From a server.
+/// Messages from a server to the catalog.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ServerToCatalog {
     /// The client has put the datum at this server.
@@ -227,7 +227,7 @@ pub enum ServerToCatalog {
     SourceSilent { from: NodeId, data: Vec<DatumId> },
 }
 
-/// From the catalog to a server.
+/// Messages from the catalog to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum CatalogToServer {
     /// The client may put this version at the server. No other client may put it, and this client may put nothing else.

@@ -19,7 +19,7 @@ pub enum DirectoryMessage {
     ToClient(DirectoryToClient),
 }
 
-/// From servers and clients to the agent.
+/// Messages from servers and clients to the agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToAgent {
     /// A server offers its functions.
@@ -38,7 +38,8 @@ pub enum DirectoryToAgent {
     Subscribe,
     /// A client requests the link measurements.
     GetLinks,
-    /// A server is draining. It takes no more calls that other servers can take, and exits when its remaining work is done.
+    /// A server is draining. It accepts no more calls that other servers can run, and exits when its remaining work is
+    /// done.
     Draining,
     /// A server that reported [`DirectoryToAgent::CannotRun`] offers the function again.
     CanRun { function: String },
@@ -53,7 +54,7 @@ pub enum DirectoryToAgent {
     GetUsage(UsageQuery),
 }
 
-/// To a server, from the agent or from a client.
+/// Messages to a server from the agent or from a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToServer {
     /// The registration was accepted. The server measures its links to `peers`, which are other servers with their addresses.
@@ -89,11 +90,12 @@ pub enum DirectoryToServer {
     EndTask { task: TaskId },
     /// The agent has read other rules of the grid. They replace all that it has sent before.
     RulesChanged { rules: Box<Rules> },
-    /// The users who have used up links of the rules on a day, counted from 1970-01-01. They replace those that the agent has sent before.
+    /// The users who have used up links of the rules on a day, counted from 1970-01-01. They replace the users that the
+    /// agent has sent before.
     LinksUsedUp { day: u32, used_up: Vec<LinkUse> },
 }
 
-/// From the agent to a client.
+/// Messages from the agent to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum DirectoryToClient {
     /// The servers and functions: all of them in the first message, changes only in later ones.

@@ -21,12 +21,12 @@ pub enum LinkMessage {
     ToAgent(LinkToAgent),
 }
 
-/// To a server or client that measures a link.
+/// Messages to a server or client that measures a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LinkToProber {
     /// The receiver of a bandwidth probe has received all of it.
     ProbeArrived { size_bytes: u64 },
-    /// From the agent: no other node measures a link of these two hosts now.
+    /// The agent grants a turn: no other node measures a link of these two hosts now.
     Turn {
         to: NodeId,
         /// False if another pair of nodes has already measured the link between these hosts.
@@ -34,7 +34,7 @@ pub enum LinkToProber {
     },
 }
 
-/// From a server or client to the agent.
+/// Messages from a server or client to the agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum LinkToAgent {
     /// The sender is connected to that peer and wants to measure the link.

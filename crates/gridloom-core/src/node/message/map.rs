@@ -16,7 +16,7 @@ pub enum MapMessage {
     ToClient(MapToClient),
 }
 
-/// From a client to the agent.
+/// Messages from a client to the agent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapToAgent {
     /// Map this group.
@@ -25,7 +25,7 @@ pub enum MapToAgent {
     GroupEnded { group: GroupId },
 }
 
-/// From the agent to a client.
+/// Messages from the agent to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MapToClient {
     GroupMapped {

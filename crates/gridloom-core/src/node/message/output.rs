@@ -18,13 +18,13 @@ use gridloom_base::{NodeId, Program, TaskId, Time};
 /// The lines that a client requests.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct OutputQuery {
-    /// Only lines with greater numbers; 0 selects all.
+    /// Selects only lines with greater numbers; 0 selects all.
     pub after: u64,
     /// Maximum number of lines; the last ones are returned.
     pub last: u64,
-    /// Only lines of this function: `module/function`, or its name alone.
+    /// Selects only lines of this function: `module/function`, or its name alone.
     pub function: Option<String>,
-    /// Only lines of this call.
+    /// Selects only lines of this call.
     pub call: Option<TaskId>,
     /// The server delays its answer until there is a line.
     pub wait: bool,

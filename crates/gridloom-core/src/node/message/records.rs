@@ -73,16 +73,16 @@ pub struct DayUsage {
 pub struct UsageQuery {
     /// The first and the last day.
     pub days: (u32, u32),
-    /// Only this user.
+    /// Selects only this user.
     pub user: Option<String>,
-    /// Entries after this day and user.
+    /// Selects only entries after this day and user.
     pub after: Option<(u32, String)>,
 }
 
 /// The answer to a [`UsageQuery`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UsagePage {
-    /// In order of day and user.
+    /// Entries in order of day and user.
     pub entries: Vec<DayUsage>,
     pub has_more: bool,
     /// Bytes of shared data that each user stores now, in all copies. Empty in answers to queries with `after`.
@@ -119,7 +119,7 @@ pub struct AuditRecord {
     pub outcome: AuditOutcome,
     /// Reason of a refusal or an end; empty if there is none.
     pub why: String,
-    /// Number of events for which the record stands.
+    /// Number of events that the record represents.
     pub count: u64,
 }
 

@@ -15,7 +15,7 @@ pub enum TaskMessage {
     ToClient(TaskToClient),
 }
 
-/// From a client to a server.
+/// Messages from a client to a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a box for the task would cost each call an allocation")]
 pub enum TaskToServer {
@@ -49,7 +49,7 @@ pub enum TaskToServer {
     CannotCopy { data: Vec<DatumId> },
 }
 
-/// From a server to a client.
+/// Messages from a server to a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum TaskToClient {
     /// The answer to `Recall`.

@@ -27,10 +27,10 @@ pub(super) struct Outputs {
     pending_queries: BTreeMap<NodeId, (OutputQuery, Reader)>,
 }
 
-/// Whose lines a client may read.
+/// The lines that a client may read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reader {
-    /// Those of the programs of this user.
+    /// Lines of the programs of this user.
     User(String),
     All,
 }

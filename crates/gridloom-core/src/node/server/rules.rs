@@ -151,7 +151,7 @@ impl Server {
         let user = self.programs.user_of(task);
         self.check_gang(task, &user)?;
         let waiting = self.admission.waiting_of(&user);
-        // A function that waits for its own calls would wait in vain, or fail.
+        // A function that waits for its own calls would wait for ever, or fail.
         let is_nested = self.programs.origin(task.id.client).is_some_and(|origin| origin.is_functions);
         match self.rules.of(&user).queue.filter(|_| !is_nested) {
             Some(limit) if waiting >= limit => Err(self.quota_exceeded(

@@ -393,7 +393,7 @@ impl Server {
         let size_bytes = named.meta.checked_size_bytes().unwrap_or(u64::MAX);
         let own_bytes = self.admission.own_bytes(datum);
         if own_bytes != size_bytes {
-            let why = format!("its description says {size_bytes} bytes, but {datum} has {own_bytes} bytes");
+            let why = format!("its description states {size_bytes} bytes, but {datum} has {own_bytes} bytes");
             let (function, server) = (task.name().to_string(), self.config.name.clone());
             return Err(TaskError::Refused { function, server, why });
         }

@@ -75,7 +75,7 @@ impl Server {
         self.pump(now, out);
     }
 
-    /// Notifies clients with queued tasks how long other clients' tasks have run.
+    /// Informs clients with queued tasks how long other clients' tasks have run.
     pub(super) fn report_waits(&mut self, now: Time, out: &mut Vec<Effect>) {
         let elapsed_ns = |client| {
             let others = self.admission.others_running(client);
@@ -392,7 +392,7 @@ impl Server {
     /// Ends a task as an operator requested.
     ///
     /// # Errors
-    /// If the task is not here, or belongs to another user and the operator is no administrator.
+    /// If the task is not here, or belongs to another user and the operator is not an administrator.
     pub(super) fn end_task(
         &mut self,
         now: Time,
@@ -531,9 +531,9 @@ impl Server {
         self.on_tasks(now, from, vec![task], supplies, true, out);
     }
 
-    /// Other work arrives. A calibration call that waits for its arguments is preempted at once. One that runs may be
-    /// about to end: it may continue until the next heartbeat, since starting another worker in its place takes as
-    /// long.
+    /// Handles the arrival of other work. A calibration call that waits for its arguments is preempted at once. One
+    /// that runs may be about to end: it may continue until the next heartbeat, since starting another worker in its
+    /// place takes as long.
     pub(super) fn disturb_calibration(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(id) = self.calibration.disturb() else { return };
         match self.admission.get(id) {

@@ -65,7 +65,7 @@ impl Connections {
         }
     }
 
-    /// Handles the direct addresses of a dial. Those that did not answer lately are tried last.
+    /// Handles the direct addresses of a dial. Addresses that did not answer lately are tried last.
     pub(in crate::driver) fn resolved(&mut self, number: u64, addresses: io::Result<Vec<SocketAddr>>, now: Time) {
         self.now = now;
         let Some(dial) = self.dials.get_mut(number) else { return };

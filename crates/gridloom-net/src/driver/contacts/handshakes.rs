@@ -150,7 +150,8 @@ impl Connections {
             self.forget(token);
             let Some(Dial { address, began, deadline, .. }) = dialled else { return };
             match self.peers.get(&hello.node) {
-                // The same address came up as a peer while this dial was running, and that ended the dial.
+                // Another connection to the same address was established while this dial was running, and that ended
+                // the dial.
                 Some(peer) if peer.since >= began && peer.address == address => {}
                 Some(_) => self.connected_already(address, hello.node, &hello.name),
                 None => {

@@ -76,7 +76,7 @@ struct PathBeneathAttributes {
     parent_fd: i32,
 }
 
-/// What may be done with a file, or with all files in a folder.
+/// Permitted accesses to a file, or to all files in a folder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
     /// Read and execute.

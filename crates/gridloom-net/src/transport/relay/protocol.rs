@@ -80,7 +80,7 @@ pub(super) fn write(stream: &mut impl Write, message: &impl Serialize) -> io::Re
     stream.flush()
 }
 
-/// Reads one message and nothing behind it.
+/// Reads one message, and no bytes after it.
 pub(super) fn read<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;

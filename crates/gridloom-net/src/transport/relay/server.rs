@@ -108,7 +108,7 @@ pub struct Relay {
     tls: Arc<ServerConfig>,
     members: Members,
     pending: BTreeMap<ConnectionToken, Pending>,
-    /// By the token of the first socket; the second has the next one.
+    /// Connections by the token of the first socket; the second socket has the next token.
     connections: BTreeMap<usize, Connection>,
     pipes: Pipes,
     /// Connections with more to forward.

@@ -6,7 +6,7 @@
 //!
 //! **Limits:** a process that has not ended 5 s after it was killed, such as a process of another user, is reported
 //! and left. The kernel must be able to list children (`CONFIG_PROC_CHILDREN`). If the worker itself is killed, its
-//! server searches for them (`jobs::strays`).
+//! server searches for them (`jobs::orphans`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -76,7 +76,8 @@ mod tests {
 
     use super::*;
 
-    /// Run by the test below in a process of its own: it makes its process the parent of others, and kills children.
+    /// The test below runs this one in a process of its own, because it makes its process the parent of others, and
+    /// kills children.
     #[test]
     #[ignore = "a process of another test"]
     fn a_gang_ends() {

@@ -159,7 +159,7 @@ class Completions:
         self.results.reset_after_fork()
 
     def _ensure_thread(self) -> None:
-        """Have a thread. An interrupt may have come between making and starting it."""
+        """Have a thread. An interrupt may have arrived between making and starting it."""
         if self._stopped or self.simulated or (self._thread is not None and self._thread.ident is not None):
             return
         self._thread = InnerThread(target=self._watch, name="gridloom-ends", daemon=True)

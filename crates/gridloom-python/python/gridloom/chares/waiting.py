@@ -44,7 +44,7 @@ class Wait:
     def __init__(self, chare: Waiter, what: str, prefix: tuple[Any, ...] = ()) -> None:
         self._chare = chare
         self._what = what
-  # First arguments of the message that it waits for.
+        # First arguments of the message that it waits for.
         self.prefix = prefix
         self._coroutine: CoroutineType[Any, Any, Any] | None = None
         self._is_ready = False
@@ -244,7 +244,7 @@ class Replies:
         self._own = 0
         self._shared = 0
         self._pipes: dict[Any, Pipe] = {}
-  # Number of channels created to each chare.
+        # Number of channels that this chare has created to each other chare.
         self.channels: dict[Any, int] = {}
 
     def future(self) -> Future:

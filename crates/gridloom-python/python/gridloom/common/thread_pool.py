@@ -1,6 +1,6 @@
 """Threads for jobs that may take long or wait, so that the thread that receives completions does not.
 
-**Invariants.** A job that fails, however it does, ends no thread: its error is logged. No lock is held while a job runs.
+**Invariants.** A job that fails in any way does not end its thread: its error is logged. No lock is held while a job runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ThreadPool:
         self.reset()
 
     def reset(self) -> None:
-        """Start without threads and jobs, also in a forked child, which has none of the threads."""
+        """Drop all threads and jobs, for example in a forked child, which has none of the threads."""
         self._changed = Condition()
         self._jobs: collections.deque[Callable[[], object]] = collections.deque()
         self._threads: set[threading.Thread] = set()
@@ -64,7 +64,7 @@ class ThreadPool:
         self._threads.add(thread)
         try:
             start(thread)
-        except RuntimeError:  # the interpreter ends, or the system gives no more threads
+        except RuntimeError:  # the interpreter ends, or the system cannot start more threads
             self._threads.discard(thread)
         except BaseException:  # an interrupt: it may not have begun
             self._threads.discard(thread)
@@ -96,7 +96,7 @@ class ThreadPool:
 
 
 def start(thread: threading.Thread) -> None:
-    """Start a thread. An interrupt that comes while Python waits for its beginning may be hidden by an error of Python's lock."""
+    """Start a thread. An interrupt that arrives while Python waits for its beginning may be hidden by an error of Python's lock."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -117,5 +117,5 @@ def attempt(job: Callable[[], object]) -> None:
     """Run a job whose errors must not end the thread: they are logged."""
     try:
         job()
-    except BaseException:  # SystemExit, too: the program goes on
+    except BaseException:  # SystemExit, too: the program continues
         _LOGGER.exception("an error in thread %s", threading.current_thread().name)

@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     Returns
     -------
     int
-        Exit status: 0, or 1 after lines on the standard error that say what is wrong. Lines on models that are left out come with 0, too.
+        Exit status: 0, or 1 after the reasons were written to standard error. Models that are left out are reported there in both cases.
     """
     parser = argparse.ArgumentParser(prog="gridloom.connector")
     parser.add_argument("--protocol", required=True, choices=sorted(PROTOCOLS))
@@ -74,7 +74,7 @@ def _authorities(file: Path | None) -> str | None:
         )
     try:
         text: str = b"\n".join([*found, b""]).decode("ascii")
-        # The library of gRPC would tell of a wrong certificate only by calls that fail.
+        # The library of gRPC would report a wrong certificate only by calls that fail.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (UnicodeDecodeError, ssl.SSLError) as error:
         raise InputError(f"--ca-file {file}: a certificate cannot be read: {error}") from None
@@ -84,7 +84,7 @@ def _authorities(file: Path | None) -> str | None:
 def _found(
     connector: Connector, module: str | None, shapes: _Shapes, described: dict[str, Model], wanted: list[str]
 ) -> list[tuple[Model, str, Shapes]]:
-    """The models to offer, with the names of their functions and the shapes that the user has given.
+    """Return the models to offer, with the names of their functions and the shapes that the user has given.
 
     Without `wanted`, these are all that can be offered; the others are listed on the standard error.
     """

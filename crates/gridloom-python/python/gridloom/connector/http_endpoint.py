@@ -1,6 +1,6 @@
 """Requests to a server over HTTP, with one time limit for all requests of a call, and a limit on the size of answers.
 
-By the standard library: workers need no other package, a connection stays open from call to call, and arrays are sent from where they are.
+It uses only the standard library, so workers need no other package. A connection stays open from call to call, and arrays are sent without a copy.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .model import EndpointLost, WrongAnswer
 
 CONNECT_SECONDS = 10.0
 TEXT_BYTES_MAX = 16 << 20
-"""Limit of answers without results of a call, bytes."""
-# Bytes to read at a time.
+"""Maximum size of an answer without results of a call, bytes."""
+# Maximum number of bytes to read at a time.
 _READ_BYTES = 1 << 20
 
 
@@ -37,7 +37,7 @@ class HttpEndpoint:
     seconds : float
         Time limit for all requests of a call and their whole answers.
     authorities : str, optional
-        Certificates of the authorities that a server with TLS is checked with, in PEM; by default those of the system.
+        Certificates in PEM of the authorities that are trusted to certify a server with TLS; by default those of the system.
     noun : str, optional
         The server's kind, for messages.
     kind : str, optional
@@ -93,7 +93,7 @@ class HttpEndpoint:
     ) -> tuple[int, bytes, dict[str, str]]:
         """Send a request; return the status, the body and the headers (names in lower case) of the answer.
 
-        The body has at most `size` bytes; that is the limit of ``--answer-limit``. Without it, the limit is `TEXT_BYTES_MAX`.
+        The body has at most `size` bytes, the value of ``--answer-limit``. Without `size`, the limit is `TEXT_BYTES_MAX`.
         """
         try:
             return self._ask(method, path, list(pieces), headers or {}, size)
@@ -176,7 +176,7 @@ class HttpEndpoint:
 
 
 def without_password(endpoint: str) -> str:
-    """The endpoint as messages show it: a name and a password before ``@`` are replaced by dots.
+    """Return the endpoint as messages show it: a name and a password before ``@`` are replaced by dots.
 
     Examples
     --------

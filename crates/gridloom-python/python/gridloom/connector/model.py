@@ -12,9 +12,9 @@ import numpy.typing as npt
 from ..errors import ServerFault
 
 BYTES = "bytes"
-"""In place of a dtype: a tensor of one text or other bytes."""
+"""Stands for the dtype of a tensor that is one text, or other bytes."""
 TEXT = "str"
-"""In place of a dtype: one text."""
+"""Stands for the dtype of a tensor that is one text."""
 ANSWER_BYTES_MAX = 1 << 30
 """Default limit of an answer with results, bytes. Answers must fit into the worker's memory."""
 
@@ -30,13 +30,13 @@ class Tensor:
     name : str
         Name on the model server.
     datatype : str
-        Its type, in the protocol's own word.
+        Name of its type in the protocol.
     dtype : str
-        The same as a NumPy type of a single number, `BYTES` or `TEXT`.
+        The same type as the NumPy type of one element, or `BYTES` or `TEXT`.
     shape : tuple of int
         Sizes; -1 is any size.
     extents : tuple of str, optional
-        The sizes as expressions, if the description of the tensor has such.
+        The sizes as expressions, if the tensor is described by expressions.
     is_list : bool, optional
         Whether the protocol sends the elements as a list without a shape. ``--shape`` may give such a tensor any number of dimensions.
     """
@@ -73,13 +73,13 @@ class Model:
 
     @staticmethod
     def from_entry(entry: dict[str, Any]) -> Model:
-        """From the result of ``dataclasses.asdict``."""
+        """Create a model from the result of ``dataclasses.asdict``."""
         inputs, outputs = (tuple(Tensor(**one) for one in entry[key]) for key in ("inputs", "outputs"))
         return Model(**{**entry, "inputs": inputs, "outputs": outputs})
 
 
 def array_of(values: Any, numbers: Sequence[Any], dtype: str) -> npt.NDArray[Any]:
-    """The array of `values`, a number or lists of numbers, of which `numbers` are all. Numbers are ``bool``, ``int`` or ``float``.
+    """Return the array of `values`, a number or lists of numbers. `numbers` are all these numbers: ``bool``, ``int`` or ``float``.
 
     Raises
     ------
@@ -122,11 +122,11 @@ class ModelNotReady(ConnectorError, ServerFault):
 
 
 class ModelNotOffered(ConnectorError):
-    """The model cannot be offered as a function: the message names the tensor that is the reason."""
+    """The model cannot be offered as a function. The message gives the reason."""
 
 
 class ModelRefused(ConnectorError):
-    """The model server takes the arguments for wrong. The message is its own."""
+    """The model server rejected the arguments. The message is its own."""
 
 
 class ModelFailed(ConnectorError):

@@ -1,7 +1,7 @@
-"""Typed functions for the models of a model server or the methods of another server, and the requests that they make. The server stays unchanged.
+"""Typed functions for the models of a model server or the methods of another server, which stays unchanged, and the requests that they make.
 
-`gridloom connector` finds the models once, by `python -m gridloom.connector`, which writes a module for ``gridloom serve``. The module has each
-model's signature in it. Workers import it and call the server only when a function is called. A method of a server is a model here, too.
+`gridloom connector` finds the models once, by `python -m gridloom.connector`, which writes a module for ``gridloom serve``. The module contains each
+model's signature. Workers import it and call the server only when a function is called. A method of a server is a model here, too.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ BATCH = "batch"
 
 
 class Connector(Protocol):
-    """A server. Each protocol is one file, with a class that has these members and raises errors of the module `model`."""
+    """A connection to a server. Each protocol is one file, with a class that has these members and raises errors of the module `model`."""
 
     noun: str
-    """The kind of what it offers: model or method."""
+    """The word for what the server offers: model or method."""
     server: str
-    """Its own kind, with an article."""
+    """The kind of the server, with an article, such as ``a gRPC server``."""
     takes_signatures: bool
-    """Whether methods may be described by the user, because the protocol cannot."""
+    """Whether the user may describe methods, because the protocol does not describe all of them."""
 
     def models(self) -> list[tuple[str, str | None]]:
-        """Names of the models, and of each why it cannot be called, if so."""
+        """Return the names of the models, each with the reason why it cannot be called, or None."""
 
     def function(self, model: str) -> tuple[str, str]:
         """Module and name of the function of a model that `models` has listed or `signature` has described."""
@@ -61,7 +61,7 @@ class Constructor(Protocol):
     """Makes a connector."""
 
     def __call__(self, endpoint: str, seconds: float, size: int = ..., authorities: str | None = None, /) -> Connector:
-        """For the endpoint, the time limit of an answer, its maximum size in bytes, and certificates of authorities in PEM."""
+        """Make a connector for an endpoint, with the time limit and the maximum size of an answer (bytes), and certificates of authorities in PEM."""
 
 
 PROTOCOLS: Mapping[str, Constructor] = {"v2": V2, "grpc": Grpc, "xml-rpc": XmlRpc}
@@ -94,7 +94,7 @@ Shapes: TypeAlias = Mapping[str, Sequence[str]]
 
 
 def name_of(name: str) -> str:
-    """The name as one of the grid: characters that an identifier of Python cannot contain become ``_``."""
+    """Turn a name into a name of the grid: characters that an identifier of Python cannot contain become ``_``."""
     made = "".join(one if f"_{one}".isidentifier() else "_" for one in unicodedata.normalize("NFKC", name))
     return f"_{made}" if not made.isidentifier() or keyword.iskeyword(made) else made
 
@@ -103,7 +103,7 @@ def signature_of(model: Model, function: str, shapes: Shapes, about: str = "") -
     """The signature of a model's function, and the number of its inputs that are tensors.
 
     A dimension of any size (-1) is an extent. The first dimension of all tensors is the same extent, `BATCH`, if the model has batches; each other
-    has one of its own. Extents of results that do not follow from the inputs are parameters behind the tensors, of type int64. A result with the
+    has one of its own. Extents of results that do not follow from the inputs are parameters after the tensors, of type int64. A result with the
     name of an input has the suffix ``_out``.
     """
     inputs, free, outputs = _parameters(model, shapes)
@@ -153,7 +153,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _declared(model: Model, name: str, tensor: Tensor, batch: str | None, given: Sequence[str] | None, names: set[str], is_result: bool) -> Declared:
     if tensor.dtype in (BYTES, TEXT):
-        # One element, of any length: an array of them has no place in a signature.
+        # The tensor has one element, of any length: a signature cannot describe an array of texts.
         if given is not None:
             raise InputError(f"--shape {model.name}/{tensor.name}={','.join(given)}: it is one value of type {tensor.datatype}, which has no shape")
         if math.prod(abs(size) for size in tensor.shape) != 1:
@@ -170,7 +170,7 @@ def _declared(model: Model, name: str, tensor: Tensor, batch: str | None, given:
         if not fits:
             raise InputError(
                 f"--shape {model.name}/{tensor.name}={','.join(given)}: the model says [{_sizes(tensor.shape)}]; "
-                "give one size for each dimension, those that it fixes as they are"
+                "give one size for each dimension, and repeat the sizes that the model fixes"
             )
         if sum(not _is_simple(extent) for extent in given) > 1 and tensor.is_list and is_result:
             raise InputError(
@@ -249,13 +249,13 @@ def _sizes_of(declared: Sequence[Declared], inputs: Sequence[Value]) -> dict[str
 
 
 def _reshaped(name: str, values: npt.NDArray[Any], extents: Sequence[str], sizes: Mapping[str, int]) -> npt.NDArray[Any]:
-    """The values of a list, with the shape of ``--shape``. One extent may be an expression, whose value follows from those of the others."""
+    """Return the values of a list in the shape of ``--shape``. One extent may be an expression: its value follows from the others."""
     shape = [int(sizes[one]) if one.isidentifier() else int(one) if one.isdecimal() else -1 for one in extents]
     if -1 in shape:
         known = math.prod(size for size in shape if size >= 0)
         shape[shape.index(-1)] = values.size // known if known else 0
     if math.prod(shape) != values.size:
-        raise WrongAnswer(f"'{name}' has {values.size} numbers, which are no array of the shape {shape} ({', '.join(extents)})")
+        raise WrongAnswer(f"'{name}' has {values.size} numbers, which do not form an array of the shape {shape} ({', '.join(extents)})")
     return values.reshape(shape)
 
 

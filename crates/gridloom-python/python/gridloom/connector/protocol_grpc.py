@@ -4,11 +4,11 @@ Source: the protocols of gRPC's server reflection, versions v1 and v1alpha (gith
 Protocol Buffers (protobuf.dev/programming-guides/encoding).
 
 The connector reads the methods and their messages by reflection once, when it starts. Workers get the fields that they need, and build message types
-of these alone, so they do not request the descriptions again. Calls are those of grpcio, encoded by protobuf.
+from these alone, so they do not request the descriptions again. grpcio makes the calls, and protobuf encodes them.
 
-A packed list of numbers of fixed size has the same bytes as an array in memory, with its length in front of them, as a field of type ``bytes`` has.
+A packed list of numbers of fixed size is encoded like a field of type ``bytes``: a length, and then the bytes of an array in memory.
 Therefore messages declare such a list as ``bytes``, and arrays are copied instead of converted one number at a time. Lists in the unpacked encoding
-are read, too.
+can also be read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .model import (
     WrongAnswer,
 )
 
-# Types of fields by their numbers in descriptors: the word of the language, and the grid's type.
+# Types of fields by their numbers in descriptors: the name in the language of descriptions, and the grid's type.
 _TYPES = {
     1: ("double", "float64"),
     2: ("float", "float32"),
@@ -71,16 +71,16 @@ _RECONNECT_MS = 1000
 """Longest pause before the next attempt to connect to a server that was lost: less than the time for which a server withdraws a function."""
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 _INFRASTRUCTURE = "grpc."
-"""Package of services such as reflection and health checks, which are not offered as functions."""
+"""Prefix of services such as reflection and health checks, which are not offered as functions."""
 _DEPTH_MAX = 16
-"""Deepest nesting of messages that are flattened."""
+"""Maximum depth of nested messages."""
 _FIELDS_MAX = 1000
-"""Most fields of a message that is flattened, with those of nested messages."""
+"""Maximum number of fields of a message, including those of nested messages."""
 _FILES_MAX = 1000
-"""Most files with descriptions that are requested for a service."""
+"""Maximum number of files with descriptions that are requested for a service."""
 _TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 
-# Refused arguments; all other codes are failures of the method.
+# Codes of rejected arguments; all other codes are failures of the method.
 _REFUSALS = frozenset(
     {
         "INVALID_ARGUMENT",
@@ -106,7 +106,7 @@ class Grpc:
     size : int, optional
         Maximum size of an answer, bytes.
     authorities : str, optional
-        Certificates of the authorities that the server is checked with, in PEM; by default those of grpcio.
+        Certificates in PEM of the authorities that are trusted to certify the server; by default those of grpcio.
 
     Raises
     ------
@@ -125,7 +125,7 @@ class Grpc:
         if authorities is not None and not self._has_tls:
             raise InputError(f"--ca-file: {endpoint} does not use TLS; write https://{parsed[2]}, or omit the option")
         _grpc()
-        # Without a scheme, a host such as 'unix' would be one. A URI represents the percent sign of an address with a zone by %25.
+        # Without 'dns:', a host named 'unix' would be read as a scheme. In a URI, the percent sign of an address with a zone is %25.
         self._target = f"dns:///{parsed[2].replace('%', '%25')}"
         self._endpoint, self._authorities = endpoint, authorities
         self._seconds, self._size = seconds, min(size, _MESSAGE_BYTES_MAX)
@@ -140,7 +140,7 @@ class Grpc:
         self._messages: dict[str, tuple[_Messages, _Messages]] = {}
 
     def models(self) -> list[tuple[str, str | None]]:
-        """Names of the methods, such as ``shop.Prices/Find``, and of each why it cannot be called, if so."""
+        """Return the names of the methods, such as ``shop.Prices/Find``, each with the reason why it cannot be called, or None."""
         found: list[tuple[str, str | None]] = []
         for service in self._listed():
             try:
@@ -155,7 +155,7 @@ class Grpc:
         return found
 
     def function(self, model: str) -> tuple[str, str]:
-        """Module and name of the method's function: the service's name without its package, where no other service has the same, and the method's."""
+        """Module and name of the method's function. The module is the service's name, without its package if no other service has the same name."""
         service, _, method = model.partition("/")
         short = _short(service)
         is_alone = sum(_short(one) == short for one in self._services or [service]) == 1
@@ -209,7 +209,7 @@ class Grpc:
         return answer
 
     def _failed(self, error: Any, subject: str) -> Exception:
-        """The error for a status."""
+        """Return the exception for a status of gRPC."""
         code, details = error.code().name, error.details() or "no message"
         told = f"{subject}: {code}: {details}"
         too_large = _TOO_LARGE.search(details)
@@ -219,7 +219,7 @@ class Grpc:
         if code == "DEADLINE_EXCEEDED":
             return EndpointLost(f"{self._endpoint} did not answer within {self._seconds:g} s: {told}")
         if code == "UNIMPLEMENTED":
-            return ModelGone(f"{self._endpoint} does not have it: {told}")
+            return ModelGone(f"{self._endpoint} does not have the method: {told}")
         if code == "RESOURCE_EXHAUSTED" and too_large:
             got, limit = int(too_large[1]), int(too_large[2])
             # Newer versions of grpcio name the end that has refused the message.
@@ -254,14 +254,14 @@ class Grpc:
         return self._channel
 
     def _listed(self) -> list[str]:
-        """Names of the services, from the server the first time."""
+        """Names of the services, requested from the server at the first call."""
         if not self._services:
             services = self._reflect(list_services="*").list_services_response.service
             self._services = [one.name for one in services if not one.name.startswith(_INFRASTRUCTURE)]
         return self._services
 
     def _service(self, name: str) -> Any:
-        """The description of a service, from the server the first time."""
+        """The description of a service, requested from the server at the first call."""
         if self._pool is None:
             self._pool = _imported("google.protobuf.descriptor_pool").DescriptorPool()
         if name not in self._described:
@@ -436,7 +436,7 @@ class _Messages:
             name = f"f{node['number']}"
             if "fields" in node:
                 inner = getattr(message, name)
-                # An empty message is sent, too.
+                # A nested message is sent even if it is empty.
                 inner.SetInParent()
                 self._fill(inner, node["fields"], values)
                 continue

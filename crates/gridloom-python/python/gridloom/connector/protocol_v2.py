@@ -3,7 +3,7 @@
 Source: the protocol's REST specification and its extensions for model repositories and binary tensors
 (github.com/kserve/open-inference-protocol, github.com/triton-inference-server/server, docs/protocol).
 
-Tensors travel as JSON, or as they are where the model server has the extension for binary tensors.
+Tensors are sent as JSON, or as their bytes if the model server has the extension for binary tensors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DTYPES = {
     "FP64": "float64",
     "BYTES": BYTES,
 }
-# Longest message of a model server that an error shows.
+# Maximum length of a model server's message in an error.
 _MESSAGE_CHARACTERS_MAX = 2000
 _JSON_LENGTH = "Inference-Header-Content-Length"
 _BINARY = "binary_tensor_data"
@@ -63,7 +63,7 @@ class V2:
     size : int, optional
         Maximum size of an answer with tensors, bytes.
     authorities : str, optional
-        Certificates of the authorities that the server is checked with, in PEM; by default those of the system.
+        Certificates in PEM of the authorities that are trusted to certify the server; by default those of the system.
     """
 
     noun, server = "model", "a model server"
@@ -80,7 +80,7 @@ class V2:
         return "models", model
 
     def models(self) -> list[tuple[str, str | None]]:
-        """Names of the models, and of each why it cannot be called now, if so."""
+        """Return the names of the models, each with the reason why it cannot be called now, or None."""
         self._http.begin()
         path = "/v2/repository/index"
         status, answer, _ = self._http.ask("POST", self._prefix + path, [b"{}"])
@@ -136,7 +136,7 @@ class V2:
         return _BINARY in (self._json(answer, "/v2", dict).get("extensions") or [])
 
     def _request(self, model: Model, inputs: Sequence[Value], is_binary: bool) -> tuple[dict[str, Any], list[Any]]:
-        """A request, and the tensors that travel behind it."""
+        """A request, and the binary tensors that are sent after it."""
         entries, raw = [], []
         for tensor, value in zip(model.inputs, inputs, strict=True):
             assert not isinstance(value, str), "texts are bytes here"
@@ -171,7 +171,7 @@ class V2:
             raw = None
             if size is not None:
                 if not isinstance(size, int) or not 0 <= size <= len(answer) - end:
-                    raise WrongAnswer(f"{path}: '{name}' is said to have {size} bytes, and {len(answer) - end} are left of the answer")
+                    raise WrongAnswer(f"{path}: '{name}' should have {size} bytes, but only {len(answer) - end} are left of the answer")
                 raw, end = memoryview(answer)[end : end + size], end + size
             if name in known:
                 found[name] = _value(known[name], one, raw, path)
@@ -180,7 +180,7 @@ class V2:
         return [found[name] for name in known]
 
     def _failed(self, model: str, status: int, answer: bytes) -> Exception:
-        """The error for a status: servers answer with different ones for a model that is gone or not ready."""
+        """Return the exception for a status. Servers use different statuses for a model that is gone or not ready."""
         parsed = _message_of(status, answer)
         path = f"/v2/models/{urllib.parse.quote(model, safe='')}"
         is_there, _, _ = self._http.ask("GET", self._prefix + path)
@@ -234,7 +234,7 @@ def _data(model: Model, tensor: Tensor, value: npt.NDArray[Any] | bytes) -> list
         try:
             return [value.decode()]
         except UnicodeDecodeError as error:
-            raise ModelRefused(f"model '{model.name}': '{tensor.name}': the endpoint takes JSON, which has texts of UTF-8 only: {error}") from None
+            raise ModelRefused(f"model '{model.name}': '{tensor.name}': the endpoint takes JSON, whose texts must be UTF-8: {error}") from None
     if value.dtype.kind == "f" and not np.isfinite(value).all():
         raise ModelRefused(
             f"model '{model.name}': '{tensor.name}' has NaN or infinite values, and the endpoint takes JSON, which has no such numbers"
@@ -276,19 +276,19 @@ def _value(tensor: Tensor, parsed: dict[str, Any], raw: memoryview | None, path:
 
 def _text(data: Any, raw: memoryview | None, size: int, where: str) -> bytes:
     if size != 1:
-        raise WrongAnswer(f"{where} has {size} texts, and a function gives one")
+        raise WrongAnswer(f"{where} has {size} texts; a function returns only one")
     if raw is not None:
         if len(raw) < 4 or struct.unpack("<I", raw[:4])[0] != len(raw) - 4:
-            raise WrongAnswer(f"{where} has {len(raw)} bytes, which are not one text with its length")
+            raise WrongAnswer(f"{where} has {len(raw)} bytes, which are not one text preceded by its length")
         return bytes(raw[4:])
     flat = _flat(data, where)
     if len(flat) != 1 or not isinstance(flat[0], str):
-        raise WrongAnswer(f"{where} is no text: {_clipped(json.dumps(data).encode())}")
+        raise WrongAnswer(f"{where} is not a text: {_clipped(json.dumps(data).encode())}")
     return flat[0].encode()
 
 
 def _flat(data: Any, where: str) -> list[Any]:
-    """The values of a tensor: one list, or lists of lists."""
+    """Return the values of a tensor, given as one list or as nested lists."""
     if not isinstance(data, list):
         raise WrongAnswer(f"{where} has no data, or none that is a list")
     while data and isinstance(data[0], list):
@@ -300,7 +300,7 @@ def _flat(data: Any, where: str) -> list[Any]:
 
 
 def _message_of(status: int, answer: bytes) -> str:
-    """The model server's own words."""
+    """The model server's own message."""
     try:
         parsed = json.loads(answer)
     except (ValueError, RecursionError):

@@ -35,7 +35,7 @@ from .model import (
     array_of,
 )
 
-# Types of single values in system.methodSignature, and the grid's.
+# Types of single values in system.methodSignature, and the types of the grid.
 _TYPES = {"int": "int32", "i4": "int32", "i8": "int64", "boolean": "bool", "double": "float64", "string": TEXT, "base64": BYTES}
 _INT_BITS = 32
 _LONG = "i8"
@@ -47,7 +47,7 @@ _NO_NONE = "cannot marshal None unless allow_none is enabled"
 # Characters that XML 1.0 cannot represent, and the carriage return, which it changes to a line feed.
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")
 _FAULT_CHARACTERS_MAX = 2000
-# Longest value that a message shows.
+# Maximum length of a value in a message.
 _SHOWN_CHARACTERS_MAX = 200
 _REPR = reprlib.Repr()
 _REPR.maxlevel, _REPR.maxstring, _REPR.maxother = 3, _SHOWN_CHARACTERS_MAX, _SHOWN_CHARACTERS_MAX
@@ -59,13 +59,13 @@ class XmlRpc:
     Parameters
     ----------
     endpoint : str
-        Its URL; without a path, that is ``/RPC2``.
+        Its URL; the default path is ``/RPC2``.
     seconds : float
         Time limit of a method, for its whole answer.
     size : int, optional
         Maximum size of an answer, bytes.
     authorities : str, optional
-        Certificates of the authorities that the server is checked with, in PEM; by default those of the system.
+        Certificates in PEM of the authorities that are trusted to certify the server; by default those of the system.
     """
 
     noun, server = "method", "an XML-RPC server"
@@ -88,12 +88,12 @@ class XmlRpc:
         return [(one, None) for one in found if not one.startswith(_SYSTEM)]
 
     def function(self, model: str) -> tuple[str, str]:
-        """Module and name of the method's function: the parts before and behind the last dot; without a dot, the module is ``methods``."""
+        """Module and name of the method's function: the parts before and after the last dot; without a dot, the module is ``methods``."""
         module, _, function = model.rpartition(".")
         return module or "methods", function
 
     def signature(self, model: str) -> Model:
-        """Types by system.methodSignature: parameters ``p1``, ``p2`` and so on, and ``result``."""
+        """The types that system.methodSignature returns: parameters ``p1``, ``p2`` and so on, and ``result``."""
         remedy = f"describe it, for example by --signature '{model}(x: float64[n]) -> y: float64[n]'"
         try:
             found = self._ask("system.methodSignature", (model,), None)
@@ -160,7 +160,7 @@ class _Marshaller(xmlrpc.client.Marshaller):
 
 
 def _encoded(method: str, arguments: tuple[Any, ...]) -> bytes:
-    """The request, with the declaration of XML."""
+    """The request, including the XML declaration."""
     parameters = _Marshaller().dumps(arguments)
     name = xml.sax.saxutils.escape(method)
     return f"<?xml version='1.0'?>\n<methodCall>\n<methodName>{name}</methodName>\n{parameters}</methodCall>\n".encode()
@@ -172,7 +172,7 @@ def _failed(method: str, fault: xmlrpc.client.Fault) -> Exception:
     code: Any = fault.faultCode
     told = f"method '{method}': fault {_shown(code)}: {text}"
     unknown = _NO_METHOD.fullmatch(text)
-    # A function may raise this exception, too, when it fails to call a further method.
+    # A method may raise the same exception when it fails to call another method.
     if (type(code) is int and code in _NO_METHOD_CODES) or (unknown is not None and unknown["method"] == method):
         return ModelGone(told)
     if _NO_NONE in text:
@@ -204,7 +204,7 @@ def _argument(method: str, tensor: Tensor, value: Value) -> Any:
 
 
 def _several(model: Model, result: Any) -> list[Any]:
-    """Values of several results: an array, or a struct with their names."""
+    """Return the values of several results from an array, or from a struct with their names."""
     names = [one.name for one in model.outputs]
     if isinstance(result, dict):
         if lacking := [name for name in names if name not in result]:
@@ -281,7 +281,7 @@ def parse_signature(text: str) -> Model:
     Raises
     ------
     InputError
-        Shows the part that is wrong.
+        If the text is not a signature. The message shows the wrong part.
 
     Examples
     --------
@@ -296,7 +296,7 @@ def parse_signature(text: str) -> Model:
     def tensors(part: str) -> tuple[Tensor, ...]:
         made, waiting = [], []
         for one in re.split(r",(?![^\[]*\])", part) if part.strip() else []:
-            # As the grid shows them: x, y: float64[n].
+            # The grid shows parameters of one type together: x, y: float64[n].
             if re.fullmatch(_NAME, one.strip()):
                 waiting.append(one.strip())
                 continue
@@ -318,6 +318,6 @@ def parse_signature(text: str) -> Model:
 
     outputs = found["outputs"]
     outputs = outputs[1:-1] if outputs.startswith("(") and outputs.endswith(")") else outputs
-    # Behind the semicolon, the grid shows the extents, which follow from the rest.
+    # After the semicolon, the grid shows the extents, which follow from the rest.
     inputs = found["inputs"].partition(";")[0]
     return Model(found["name"], tensors(inputs), tensors(outputs), has_batch=False)

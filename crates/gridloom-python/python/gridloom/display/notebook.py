@@ -54,7 +54,7 @@ def show_live(thing: Live) -> None:
     Raises
     ------
     NotImplementedError
-        If it does not change any more, or this is no notebook. IPython then shows it as anything else.
+        If it does not change any more, or this process is not the kernel of a notebook. IPython then shows it like any other object.
     """
     markup, changes = thing._show_now() if is_here() else ("", False)
     if not changes:

@@ -149,7 +149,7 @@ class Shown:
 
 
 class ToProgram(io.TextIOBase):
-    """Standard output or standard error of a worker: text goes to the program of the running call, or to the server's log."""
+    """Standard output or standard error of a worker: text is sent to the program of the running call, or written to the server's log."""
 
     def __init__(self, log: TextIO, is_error: bool) -> None:
         self._log, self._is_error = log, is_error

@@ -1,4 +1,4 @@
-"""Groups on a cluster of another system, which stays as it is: an engine runs the calls as our plan says.
+"""Groups on a cluster of another system, which stays unchanged: an engine runs the calls by Gridloom's plan.
 
 A simulated grid with the measured hosts and links of the cluster is the model: it checks arguments, maps each group, and knows where results
 are stored. The engine runs the functions themselves, each call on the worker that the model chose. When workers have joined or left, the next
@@ -477,7 +477,7 @@ class EngineCluster:
                 # Measuring takes seconds; other threads submit and collect meanwhile.
                 measured = self._engine.probe(self.measured)
             except ResultLost:
-                # Workers come and go: the next group looks again.
+                # Workers may join and leave, so the next group checks again.
                 return
             except ConnectError as error:
                 # Those that joined cannot be used, and are not named any more.

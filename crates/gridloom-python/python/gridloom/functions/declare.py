@@ -27,7 +27,7 @@ F = "F"
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
-# A size in bytes, or a mapping that also says how the data are kept.
+# A size in bytes, or a mapping that also states how the data are kept.
 Put: TypeAlias = str | Mapping[str, Any]
 
 _EXPECTED = (

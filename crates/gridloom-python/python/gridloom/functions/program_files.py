@@ -35,7 +35,7 @@ class _Kept:
 
 
 class KeptFiles:
-    """Files of a worker's last call, in a folder that goes with the worker."""
+    """Files of a worker's last call, in a folder that is removed with the worker."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -37,7 +37,7 @@ class ProgramFailed(Exception):
         The end of what it printed on its standard error, at most 4,096 bytes.
     """
 
-    # The traceback says nothing about the program: errors leave it out.
+    # The traceback has no information about the program, so errors leave it out.
     has_traceback = False
 
     def __init__(self, message: str, status: int | None = None, printed: str = "") -> None:

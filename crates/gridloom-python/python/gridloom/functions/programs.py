@@ -1,7 +1,7 @@
 """Programs as functions: a command line whose files are data of the grid.
 
-The function is an ordinary one of its module, marked as `gridloom.function` marks it, so that everything that takes declared functions
-takes it. No shell is involved: each word of the command is one argument of the program, whatever a value has in it.
+The function is an ordinary function of its module, marked as by `gridloom.function`, so it can be used wherever declared functions
+can. No shell is involved: each word of the command is one argument of the program, whatever a value contains.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ def program(
         Names of the files that the program reads and writes. A mapping has the path of each in the working folder of the
         call, such as ``{"query": "query.fasta"}``; without it the path is the name. A file need not be in `command`.
     parameters : mapping of str to type, optional
-        Types of other names in `command`: ``str``, ``int`` or ``float``. One that is not given is a ``str``.
+        Types of other names in `command`: ``str``, ``int`` or ``float``. Names without a type are ``str``.
     stdin : str, optional
-        The input that the program reads as its standard input. By default that is empty.
+        The input that the program reads as its standard input, which is empty by default.
     stdout, stderr : str, optional
-        The output that is what the program prints. One that `outputs` does not have comes after these.
+        Names of the outputs with the text that the program prints. A name that `outputs` does not contain follows these outputs.
     name, module : str, optional
-        The function's name on the grid: by default that of the program, and as for `function`.
+        The function's name on the grid, by default that of the program, and its module, by default as for `function`.
     work : str, optional
         Work of one call in floating-point operations: an expression as for `function`, in which a file's name stands for its size in
         bytes, such as ``"50*query"``.
     sizes : mapping of str to str, optional
-        The size that each output is likely to have, bytes: an expression likewise. Without it, plans count with 0 bytes, and in
-        simulation the output is empty.
+        Expected size of each output in bytes, as a similar expression. Without it, plans assume 0 bytes, and in simulation the output
+        is empty.
     environment : mapping of str to str, optional
         Environment variables of the program, in addition to those of the worker.
     timeout : float, optional
@@ -89,17 +89,17 @@ def program(
     Returns
     -------
     callable
-        A function of the grid, as `function` marks one. It takes the names of `command` in their order, then the inputs that do not stand
-        there. A file is a path, which is read when the call is made, or its content as ``bytes``. It returns the content of the outputs.
+        A function of the grid, as `function` marks one. It takes the names in `command` in their order, then the inputs that `command` does
+        not contain. A file is a path, which is read when the call is made, or its content as ``bytes``. It returns the content of the outputs.
 
     Raises
     ------
     InputError
-        If `command` and the names do not fit together, a path leaves the folder, or an expression is none.
+        If `command` and the names do not fit together, a path leaves the folder, or a text is not a valid expression.
 
     Notes
     -----
-    Each call has a working folder of its own, under the worker's ``TMPDIR``, which is removed with all that is in it. A program
+    Each call has a working folder of its own, under the worker's ``TMPDIR``, which is removed with its content. A program
     that is the path of an input is made executable, so that one call may compile what another one runs.
 
     Examples
@@ -159,7 +159,7 @@ def program(
     call.__doc__ = f"Run the program: {spec.shown}"
     setattr(call, "__signature__", spec.signature)
     setattr(call, SIGNATURE_ATTRIBUTE, signature)
-    # Itself: a function that wraps it gets its attributes, and is no program.
+    # The attribute is the function itself: a function that wraps it copies its attributes, but is not a program.
     setattr(call, _IS_PROGRAM, call)
     return call
 
@@ -206,7 +206,7 @@ def _files(place: str, what: str, given: Any) -> dict[str, str]:
     files = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
     for name, within in files.items():
         if not isinstance(name, str) or not name.isidentifier():
-            raise InputError(f"{place}: {what}: {name!r} is no name of a file: letters, digits and _; a mapping gives its path")
+            raise InputError(f"{place}: {what}: {name!r} is not a name of a file: use letters, digits and _, and give its path in a mapping")
         parts = PurePosixPath(within).parts if isinstance(within, str) else ()
         if not parts or ".." in parts or within.startswith(("/", "-")) or within.endswith("/"):
             raise InputError(f"{place}: {what}: '{name}' has the path {within!r}; expected one within the working folder, as 'out/table.csv'")
@@ -220,7 +220,7 @@ def _files(place: str, what: str, given: Any) -> dict[str, str]:
 def _types(
     place: str, words: tuple[str, ...], parameters: Mapping[str, type] | None, read: dict[str, str], made: dict[str, str]
 ) -> dict[str, str]:
-    """Types of what a call takes, in order."""
+    """Types of a call's arguments, in order."""
     given = dict(parameters or {})
     in_command = _names(place, words)
     for name, kind in given.items():
@@ -242,7 +242,7 @@ def _is_word(name: str) -> bool:
 def _own_name(place: str, words: tuple[str, ...]) -> str:
     name = PurePosixPath(words[0]).name
     if _names(place, words[:1]) or not _is_word(name):
-        raise InputError(f"{place}: '{words[0]}' gives the function no name; say it by name=")
+        raise InputError(f"{place}: '{words[0]}' gives the function no name; set it with name=")
     return name
 
 

@@ -282,7 +282,7 @@ def _node(what: str, node: Any) -> str:
         return node.name
     given = f"the text {node!r}" if isinstance(node, str) else type(node).__name__
     hint = "; pass each by itself, as *results" if isinstance(node, (tuple, list)) else ""
-    raise UsageError(f"{what}() takes what graph.input(...) or graph.call(...) gave, not {given}{hint}")
+    raise UsageError(f"{what}() takes a result of graph.input(...) or graph.call(...), not {given}{hint}")
 
 
 def _argument(call: str, arg: Any) -> Any:

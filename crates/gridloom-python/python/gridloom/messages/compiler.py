@@ -314,7 +314,7 @@ class Compiler:
 
     def enum(self, cls: type[enum.Enum], where: str) -> _Field:
         if issubclass(cls, enum.Flag):
-            raise InputError(f"{where}: combinations of the flags of {cls.__name__} are no constants; use int")
+            raise InputError(f"{where}: combinations of the flags of {cls.__name__} are not constants; use int")
         members = list(cls)
         values = [member.value for member in members]
         if not all(isinstance(value, int) for value in values):

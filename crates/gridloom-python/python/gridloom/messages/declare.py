@@ -174,7 +174,7 @@ def _register(cls: type, name: str) -> type:
     try:
         _compiled(cls, info)
     except NameError:
-        # A class that an annotation names comes later.
+        # A class that an annotation names is defined later.
         pass
     return cls
 

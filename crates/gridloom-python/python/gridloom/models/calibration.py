@@ -128,7 +128,7 @@ def calibrate(
     make: Callable[[dict[str, int]], Mapping[str, Any]] | None,
     progress: Callable[[CalibrationCall], object] | None,
 ) -> list[Calibration]:
-    """As `Grid.calibrate`."""
+    """See `Grid.calibrate`."""
     if isinstance(servers, str):
         raise UsageError(f"servers are a list of names, got {servers!r}; give [{servers!r}]")
     asked = {

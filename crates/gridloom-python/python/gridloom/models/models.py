@@ -20,7 +20,7 @@ class ModelPoint:
     seconds, spread_seconds : float
         Median time, and median distance from it, seconds.
     calls : int
-        How many calls; 0 if the point was scaled from another host's.
+        Number of calls; 0 if the point was scaled from another host's.
     """
 
     size: float

@@ -133,7 +133,7 @@ class Block:
         """Write the items of a message here. A message may have fewer items than the block."""
         size = self.datatype.size if self.count else 0
         if len(data) > self.count * size:
-            raise Exception(ERR_TRUNCATE, f"{len(data)} bytes received, and the buffer takes {self.count * size}")
+            raise Exception(ERR_TRUNCATE, f"{len(data)} bytes received, but the buffer has room for {self.count * size}")
         if not data:
             return
         received = np.frombuffer(data, np.uint8)

@@ -1,4 +1,4 @@
-"""The messages of one rank: received ones and awaited ones, matched in MPI's order.
+"""Matches the received messages of one rank with its receives, in MPI's order.
 
 **Guarantee:** messages of one sender in one context are matched in the order of their arrival, and receives in the order in which they were
 posted (MPI 3.1, section 3.5).
@@ -21,7 +21,7 @@ class Envelope:
         self.source = source
         self.tag = tag
         self.data = data
-        #: For a send that waits until it is matched: the sender's rank in the world, and its number of the send.
+        #: For a send that waits until it is matched: the sender's rank in the world, and the sender's number of this send.
         self.ticket = ticket
 
 
@@ -45,7 +45,7 @@ class Matching:
         self._posted: dict[int, list[Posted]] = {}
 
     def arrive(self, context: int, envelope: Envelope) -> None:
-        """Process a received message."""
+        """Pass a received message to the first matching receive, or keep it."""
         posted = self._posted.get(context, ())
         source, tag = envelope.source, envelope.tag
         for at, one in enumerate(posted):
@@ -57,7 +57,7 @@ class Matching:
         self._received.setdefault(context, []).append(envelope)
 
     def take(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Take a received message for a receive."""
+        """Remove and return the earliest received message that matches."""
         envelope = self.find(context, source, tag)
         if envelope is not None:
             self._received[context].remove(envelope)
@@ -65,7 +65,7 @@ class Matching:
         return envelope
 
     def find(self, context: int, source: int, tag: int) -> Envelope | None:
-        """Look for a received message."""
+        """Return the earliest received message that matches, without removing it."""
         for envelope in self._received.get(context, ()):
             if source in (envelope.source, ANY_SOURCE) and tag in (envelope.tag, ANY_TAG):
                 return envelope
@@ -76,7 +76,7 @@ class Matching:
         self._posted.setdefault(context, []).append(posted)
 
     def cancel(self, context: int, posted: Posted) -> bool:
-        """Remove a posted receive. Return whether no message had matched it."""
+        """Remove a posted receive. Return whether it was still posted."""
         waiting = self._posted.get(context, [])
         if posted not in waiting:
             return False

@@ -21,7 +21,7 @@ from greenlet import getcurrent
 class Modules:
     """One rank's own modules."""
 
-  # The modules that are in `sys.modules` now.
+    # The modules that are in `sys.modules` now.
     _inside: Modules | None = None
 
     def __init__(self, program: str) -> None:

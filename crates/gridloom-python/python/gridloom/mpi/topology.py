@@ -85,7 +85,7 @@ class Part:
 def _neighbours(on: Exchange) -> tuple[list[int], list[int], bool]:
     topology = on.topology
     if topology is None:
-        raise Exception(ERR_TOPOLOGY, "the communicator has none")
+        raise Exception(ERR_TOPOLOGY, "the communicator has no topology")
     sources, destinations = topology.neighbours(on.me)
     return sources, destinations, topology.kind == CART
 
@@ -181,7 +181,7 @@ class Cartcomm(Topocomm):
     def _grid(self) -> Grid:
         grid = self._state.topology
         if not isinstance(grid, Grid):
-            raise Exception(ERR_TOPOLOGY, "the communicator is no grid")
+            raise Exception(ERR_TOPOLOGY, "the communicator has no Cartesian topology")
         return grid
 
     def Get_dim(self) -> int:
@@ -245,7 +245,7 @@ class Graphcomm(Topocomm):
     def _graph(self) -> Graph:
         graph = self._state.topology
         if not isinstance(graph, Graph):
-            raise Exception(ERR_TOPOLOGY, "the communicator is no graph")
+            raise Exception(ERR_TOPOLOGY, "the communicator has no graph topology")
         return graph
 
     def Get_dims(self) -> tuple[int, int]:

@@ -35,7 +35,7 @@ _RUNNERS = (FUNCTION, f"{STREAM}.begin", f"{STREAM}.next", *(f"python/{TASK}{cou
 # `_LOOKED_THROUGH_BYTES` are not searched.
 _IMPORTS = frozenset(b"ci\x82\x83\x84\x93")
 _LOOKED_THROUGH_BYTES = 256
-# Descriptions of the arguments of `_RUNNERS`, for errors.
+# Descriptions of the arguments of `_RUNNERS` in errors.
 _PARTS = {"setup": "its pickled initializer", "function": "the pickled function", "arguments": "its pickled arguments", "call": "it, pickled,"}
 
 # Allocates memory for arguments; takes the size in bytes.
@@ -53,7 +53,7 @@ def name_of(function: Any) -> str:
 def pack_function(function: Callable[..., Any], several: bool = False) -> bytes:
     """Pickle a function by module and name if its module can be imported, otherwise by value with everything that it uses.
 
-    `several` is true if several calls get the pickle.
+    `several` is true if several calls share the pickle.
     """
     if not callable(function):
         raise ArgumentError(f"expected a function to run, got {type(function).__name__} {function!r}")

@@ -20,7 +20,7 @@ from .by_value import Pickler
 from .protocol import class_names
 from .rebuild import attributes_of, built_in_attributes, built_in_class, make_exception, make_group
 
-# Not in Python 3.10.
+# Python 3.10 does not have it.
 _GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
 # Built-in classes from which no `RemoteError` inherits.
 _NOT_CAUGHT: Any = (StopIteration, StopAsyncIteration, *(() if _GROUP == () else (_GROUP,)))

@@ -163,12 +163,12 @@ class ClientMemory:
     Attributes
     ----------
     needed_bytes : int
-        The most that it needs at a time with the plan, bytes.
+        Largest number of bytes that it needs at a time with the plan.
     call_by_call_bytes : int
-        The most that it would need if the calls were made one by one and all their results were returned, bytes.
+        Largest number of bytes that it would need at a time if the calls were made one by one and all their results were returned.
     available_bytes : int or None
-        What it could use when the plan was made, bytes: the memory of its simulated host, or that available to its process;
-        ``None`` if it is not known.
+        Bytes that it could use when the plan was made: the memory of its simulated host, or the memory available to its process;
+        ``None`` if they are not known.
     """
 
     needed_bytes: int
@@ -193,8 +193,7 @@ class Plan:
         The heuristic that mapped it; ``"given"`` of a plan that was edited or given to a group.
     makespan_seconds : float
         Predicted makespan, seconds, return of the results to the client included; ``nan`` for an edited plan that does not contain
-        its problem. Then there are no transfers, and times of tasks only
-        define their order.
+        its problem. Then there are no transfers, and times of tasks only define their order.
     lower_bound_seconds : float
         No plan can take less by the same models, seconds.
     map_seconds : float

@@ -18,7 +18,7 @@ from .stream import Stream
 
 _T = TypeVar("_T")
 
-# Least number of calls that `AnyFunction.map` submits ahead.
+# Minimum number of calls that `AnyFunction.map` submits ahead.
 _BUFFERSIZE_MIN = 64
 
 
@@ -82,7 +82,7 @@ class AnyFunction:
         priority: int | None,
         progress: bool,
     ) -> MapResults[_T]:
-        """Run a function on the items of iterables, as `Grid.map`."""
+        """Run a function on the items of iterables, like `Grid.map`."""
         runner = self.runner
         if buffersize is None:
             buffersize = max(4 * runner.slots, _BUFFERSIZE_MIN)
@@ -108,7 +108,7 @@ class AnyFunction:
         buffersize: int,
         timeout: float | None,
     ) -> Stream[_T]:
-        """Run a function with ``yield``, as `Grid.stream`."""
+        """Run a function with ``yield``, like `Grid.stream`."""
         runner = self.runner
         try:
             return Stream(self._session.raw, self._session.completions, runner.room, function, args, kwargs, buffersize, timeout)

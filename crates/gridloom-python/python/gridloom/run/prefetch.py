@@ -45,7 +45,7 @@ class PrefetchWindow:
         self._taken = 0
         # Calls that have not ended, by number.
         self._calls: dict[int, MapCall] = {}
-        # Number from which on calls are held back, if any are.
+        # Number from which on calls are delayed, if any are.
         self._held_from: int | None = None
 
     @property
@@ -73,7 +73,7 @@ class PrefetchWindow:
         self._taken += 1
 
     def held(self) -> tuple[list[int], bool] | None:
-        """Serial numbers of calls, and whether they must be held back from now on or no longer; ``None`` if nothing has changed."""
+        """Serial numbers of calls, and whether they must be delayed from now on, or no longer; ``None`` if nothing has changed."""
         before, now = self._held_from, self._taken + self._least if self.is_full else None
         if before == now:
             return None

@@ -72,7 +72,7 @@ def retry_of(what: str, retries: int, retry_on: Any) -> Retry | None:
     times = whole(f"{what}: retries", retries, 0, _RETRIES_MAX)
     if times == 0:
         if retry_on is not None:
-            raise UsageError(f"{what}: retry_on says after which errors, retries= how often: give it, too")
+            raise UsageError(f"{what}: retry_on names the errors; give retries=, the number of retries, too")
         return None
     if retry_on is None:
         return Retry(times, (Exception,))

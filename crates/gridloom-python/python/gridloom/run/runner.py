@@ -229,7 +229,7 @@ class Runner:
         return self._function
 
     def _failed(self, call: Call, server: str | None, error: BaseException) -> None:
-        """Send a failed call again if its options say so, or if another server may have a module that this one lacks."""
+        """Send a failed call again if its options request it, or if another server may have a module that this one lacks."""
         if server is not None and _is_module_missing(error):
             call.lacking.add(server)
             if self.slots and self._servers.keys() - call.lacking:

@@ -854,7 +854,7 @@ class Grid(OfSession):
         return self._shared.names(prefix)
 
     def empty(self, shape: int | Iterable[int], dtype: npt.DTypeLike = np.float64, order: str = "C") -> npt.NDArray[Any]:
-        """Make an array in shared memory, which goes to servers on this machine without a copy.
+        """Make an array in shared memory, which servers on this machine use without a copy.
 
         Parameters
         ----------
@@ -1049,12 +1049,12 @@ class Grid(OfSession):
         self._raw.advance(seconds)
 
     def compute(self, work: float, accessed_bytes: int = 0) -> None:
-        """Let virtual time pass at the client, as if it computed that work on its host. Nothing happens on a real grid.
+        """Let virtual time pass at the client, as if it computed on its host. Nothing happens on a real grid.
 
         Parameters
         ----------
         work : float
-            How much, floating-point operations.
+            Number of floating-point operations.
         accessed_bytes : int
             Bytes of the program's memory that the computation accesses once. On a host that pages (``swap`` in the platform), the
             share of them that is not in memory makes it longer.
@@ -1069,18 +1069,18 @@ class Grid(OfSession):
     def hold_memory(self, size_bytes: int) -> None:
         """State how many bytes the program itself holds in memory, besides the values of its calls.
 
-        They count on a simulated host that pages (``swap`` in the platform), until they are stated again. Nothing happens on other
+        They count on a simulated host that pages (``swap`` in the platform), until the program states another number. Nothing happens on other
         hosts and on a real grid.
 
         Parameters
         ----------
         size_bytes : int
-            How many, bytes.
+            Number of bytes.
 
         Raises
         ------
         UsageError
-            If they are not an integer from 0 to 2**63 - 1.
+            If the number is not an integer from 0 to 2**63 - 1.
         """
         self._raw.hold_memory(whole("size_bytes", size_bytes, 0, 2**63 - 1))
 

@@ -61,7 +61,7 @@ def loaded_modules() -> list[types.ModuleType]:
 
 
 def format_traceback(error: BaseException, frames: types.TracebackType | None) -> str:
-    """Text of an exception with its traceback; empty if the class says that the traceback is useless."""
+    """Text of an exception with its traceback; empty if the class declares that the traceback is useless."""
     if not getattr(error, "has_traceback", True):
         return ""
     while frames is not None and frames.tb_frame.f_code.co_filename == _RUN_CODE:

@@ -109,9 +109,10 @@ impl Libraries {
     }
 }
 
-/// Returns the linker's arguments for libraries that a server has loaded besides those that a file names: bodies may call their
-/// functions. A library that is not used is left out. They are found again in their folders when a body's library is loaded.
-/// Also returns their files. A name that only the system's loader finds has none, and is not linked.
+/// Returns the linker's arguments for libraries that a server has loaded, besides those that the description names, and
+/// the files of these libraries. Bodies may call their functions; the linker leaves out a library that is not used. A
+/// loaded body finds them in the folders where they are now. A name that only the system's loader finds has no file,
+/// and is not linked.
 pub(super) fn linked_if_used(named: &[PathBuf]) -> (Vec<OsString>, Vec<PathBuf>) {
     let files: Vec<PathBuf> = named.iter().filter_map(|library| file_of(library)).collect();
     if files.is_empty() {

@@ -284,7 +284,7 @@ impl Build {
                 Err(with_types) => error = with_types,
             }
         }
-        // The name may be that of a variable in a function or a class, which bodies do not see.
+        // The name found may be that of a variable in a function or a class, which bodies do not see.
         match may_own_variable {
             true => self.run(&[without, types].concat(), "compile").map_err(|_| error),
             false => Err(error),

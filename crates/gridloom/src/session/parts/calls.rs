@@ -34,7 +34,7 @@ pub(crate) enum Owner {
     Call,
     /// An abandoned plain call, with its results.
     Abandoned(Vec<DatumId>),
-    /// Not a plain call: the task of a group.
+    /// A task of a group, not a plain call.
     Group(TaskReport),
 }
 

@@ -8,9 +8,9 @@ use gridloom_base::{GroupId, NodeId, TaskError, TaskId, Time};
 /// The state of a task of a group.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::node::client) enum Status {
-    /// Not mapped, or about to be mapped again.
+    /// The task is not mapped, or about to be mapped again.
     Unmapped,
-    /// Sent to that server.
+    /// The task was sent to this server.
     Sent(NodeId),
     /// Its results have been produced.
     Done,

@@ -91,8 +91,8 @@ impl Admission {
     /// Answers peers that request a datum that this server awaits from another node. Once the datum has begun to
     /// arrive, it is forwarded to them: such a transfer cannot be part of a cycle of servers that wait for one
     /// another. Before that, peers with no more hops than this server are refused: the hops decrease along a chain of
-    /// waiting servers, so the chain is no cycle. A peer's tasks may have been given this server as the source before
-    /// the task that makes the datum was recalled from here.
+    /// waiting servers, so the chain is not a cycle. A peer's tasks may have been given this server as the source
+    /// before the task that makes the datum was recalled from here.
     pub(super) fn answer_waiting_peers(&mut self, datum: DatumId, out: &mut Vec<AdmissionOutput>) {
         let Some(awaited) = self.fetches.get(datum) else { return };
         if self.replicas.is_here(datum) || self.executor.makes(datum) {
@@ -208,7 +208,7 @@ impl Admission {
         }
     }
 
-    /// Refuses requests for data that have been unknown for long.
+    /// Refuses requests for data that have been unknown for a long time.
     pub fn expire(&mut self, now: Time, out: &mut Vec<AdmissionOutput>) {
         let executor = &self.executor;
         let refused = self.replicas.expire(now, FETCH_UNKNOWN_NS_MAX, |datum| executor.makes(datum));
