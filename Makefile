@@ -38,7 +38,8 @@ space := $(subst ,, )
 PREFIX ?= /usr/local
 PYSOURCES := $(shell find $(PACKAGE)/python $(PACKAGE)/data -type f -not -name "*.pyc" 2>/dev/null) $(PACKAGE)/pyproject.toml README.md
 
-.PHONY: all build capi install python demo test test-rust test-python test-all bench experiments experiments-full deny docs lint wheel wheel-portable clean
+.PHONY: all build capi install python demo test test-rust test-python test-all bench experiments experiments-full deny docs lint lint-rust \
+	lint-stubs lint-text lint-types wheel wheel-portable clean
 
 all: build python
 
@@ -47,7 +48,7 @@ build: target/release/gridloom capi
 # The program and the libraries for C are built together, so that both share what they are made of. They keep the times that cargo gives
 # them: 'cargo test --release' rebuilds the program alone, and then the libraries are still older than the sources.
 target/release/gridloom target/release/libgridloom_capi.so target/release/libgridloom_capi.a &: $(RUST)
-	cargo build --release --locked -p gridloom-cli -p gridloom-capi
+	MAKEFLAGS= cargo build --release --locked -p gridloom-cli -p gridloom-capi
 
 capi: target/capi/ready
 
@@ -136,7 +137,7 @@ python: $(VENV)/installed
 $(VENV)/installed: target/release/gridloom $(RUST) $(VENV)/ready $(PACKAGE)/pyproject.toml
 	mkdir -p $(PACKAGE)/python/gridloom/bin
 	cp --remove-destination target/release/gridloom $(PACKAGE)/python/gridloom/bin/gridloom  # A grid may run from the old one.
-	$(UTF8) VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
+	MAKEFLAGS= $(UTF8) VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/maturin develop --release --locked -m $(PACKAGE)/Cargo.toml
 	@# A relative path, because Python reads this file in the locale's encoding and fails at an umlaut in the path.
 	@for file in $(VENV)/lib/python*/site-packages/gridloom.pth; do echo "../../../../$(PACKAGE)/python" > "$$file"; done
 	@touch $@
@@ -156,14 +157,18 @@ test: test-rust wheel test-python
 	@if [ -s $(SKIPPED) ]; then \
 		echo "skipped among the Rust tests, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED) | sed 's/^/  /'; fi
 
+# Tests of a Rust program that run side by side: more than cores, because many wait for processes and for the detection of lost ones.
+TEST_THREADS ?= $(shell echo $$(($$(nproc) + 4)))
+
 test-rust:
 	@mkdir -p target && rm -f $(SKIPPED)
 	@command -v rustdoc > /dev/null || echo "the examples in documentation: there is no rustdoc" >> $(SKIPPED)
-	GRIDLOOM_SKIPPED="$(CURDIR)/$(SKIPPED)" RUSTC_WRAPPER="$(CURDIR)/tests/rustc-of-tests" cargo test --release --locked \
-		$$(command -v rustdoc > /dev/null || echo --lib --bins --tests)
+	GRIDLOOM_SKIPPED="$(CURDIR)/$(SKIPPED)" RUST_TEST_THREADS=$(TEST_THREADS) RUSTC_WRAPPER="$(CURDIR)/tests/rustc-of-tests" \
+		cargo test --release --locked $$(command -v rustdoc > /dev/null || echo --lib --bins --tests)
 
-# Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters.
-WORKERS ?= 2
+# Processes that run Python tests side by side: more than cores, because many wait. The tests of a file run in one of them, since they
+# share grids and clusters.
+WORKERS ?= 4
 
 # The keys of the grids of the Python tests, instead of the user's.
 KEYS := $(CURDIR)/target/keys-of-tests
@@ -208,12 +213,24 @@ $(VENV)/docs: docs/requirements.txt $(VENV)/ready
 	$(PIP) -r docs/requirements.txt
 	@touch $@
 
-lint: python $(VENV)/tests
+# Packages are installed while the compiler runs, and types are checked while clippy runs. MAKEFLAGS is empty for cargo, which would look
+# for the job server of make and warn that it cannot use it.
+lint:
+	@$(MAKE) --no-print-directory --jobs 2 target/release/gridloom $(VENV)/tests
+	@$(MAKE) --no-print-directory --jobs 3 lint-rust lint-types lint-stubs lint-text
+
+lint-rust: python
 	cargo fmt --all --check
-	cargo clippy --release --locked --all-targets -- -D warnings
-	$(BIN)/ruff check $(PACKAGE) examples tests bench experiments $(GENERATE)
+	MAKEFLAGS= cargo clippy --release --locked --all-targets -- -D warnings
+
+lint-types: $(VENV)/tests
 	$(UTF8_PATH) $(BIN)/python -m mypy --strict $(PACKAGE)/python/gridloom $(PACKAGE)/python/gridloom_command
+
+lint-stubs: python $(VENV)/tests
 	$(UTF8_PATH) $(BIN)/python -m mypy.stubtest gridloom._gridloom
+
+lint-text: $(VENV)/tests
+	$(BIN)/ruff check $(PACKAGE) examples tests bench experiments $(GENERATE)
 	$(BIN)/typos
 	@sha256sum --check --status deny.sum || { echo "Cargo.lock or deny.toml has changed since the dependencies were checked: run 'make deny' and commit deny.sum"; exit 1; }
 

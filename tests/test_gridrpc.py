@@ -28,10 +28,13 @@ def counts(said):
     return {group: groups.count(group) for group in groups}
 
 
+# Hundreds of cases, each of which has a time limit of its own.
+@pytest.mark.timeout(900)
 def test_the_suite_passes_for_real(suite):
     assert counts(passes(suite)) == GROUPS and sum(GROUPS.values()) == 50
 
 
+@pytest.mark.timeout(900)
 def test_the_suite_passes_in_simulation(suite):
     simulate = [PROGRAM, "simulate", "-p", suite / "platform.toml", "--execute", "--"]
     assert counts(passes(suite, *simulate)) == GROUPS

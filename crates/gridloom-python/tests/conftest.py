@@ -14,7 +14,8 @@ pytest.register_assert_rewrite("engine_contract")
 HERE = Path(__file__).parent
 FUNCTIONS = HERE / "functions.py"
 # The modules that take longest. They begin first, so that no process runs one of them alone at the end.
-LONGEST = ["gridrpc_memory", "engines_ray", "gridrpc", "examples", "engines_dask", "fortran", "stateless_servers", "resize", "docs", "connector", "connector_rpc", "wheel"]
+LONGEST = ["gridrpc_memory", "gridrpc", "engines_ray", "engines_dask", "examples", "calls", "docs", "compat", "fortran", "plans", "engines", "graphs"]
+LONGEST += ["connector", "mpi", "connector_rpc", "stateless_servers", "resize", "wheel"]
 
 
 def pytest_collection_modifyitems(items):

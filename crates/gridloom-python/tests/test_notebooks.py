@@ -190,7 +190,7 @@ def test_showing_changes_no_simulation(platform):
 
 
 def test_names_are_escaped():
-    plan = gl.Plan("<a>", 1.0, 1.0, 0.0, [], 0, 0, [], [], "", Odd())
+    plan = gl.Plan("<a>", 1.0, 1.0, 0.0, [], 0, 0, None, [], [], "", Odd())
     assert rows(plan)["heuristic"] == "<a>" and "<a>" not in plan._repr_html_() and "no &lt;times&gt;" in plan._repr_html_()
 
 

@@ -30,6 +30,8 @@ _TEXT_CHARACTERS_MAX = 65_536
 _OTHER_TEXT_CHARACTERS_MAX = 4_096
 # Maximum number of causes and contexts. A loop of retries makes a long chain.
 _FOLLOWED_MAX = 64
+# Maximum number of groups that are nested in each other. The traceback of each includes all groups in it.
+_NESTED_MAX = 100
 
 
 class RemoteTraceback(Exception):
@@ -86,13 +88,27 @@ class _Record:
 def pack_raised(error: BaseException, show: Callable[[BaseException], str]) -> bytes:
     """Pickle an exception; `show` returns its traceback."""
     packer = _Packer(show)
-    try:
-        packer.add(error)
-    except RecursionError:  # deeply nested groups
-        packer.records[1:] = []
-        packer.records[0].parts, packer.records[0].pickled, packer.records[0].why = None, b"", "groups are nested in it too deeply"
-        packer.records[0].cause = packer.records[0].context = None
+    is_too_deep = _is_nested_deeply(error)
+    if not is_too_deep:
+        try:
+            packer.add(error)
+        except RecursionError:  # groups that are nested in causes and contexts of each other
+            is_too_deep = True
+    if is_too_deep:
+        record = packer.record_of(error, _TEXT_CHARACTERS_MAX)
+        record.pickled, record.why = b"", "groups are nested in it too deeply"
+        packer.records = [record]
     return pickle.dumps([tuple(vars(one).values()) for one in packer.records])
+
+
+def _is_nested_deeply(error: BaseException) -> bool:
+    """True if an exception contains more groups in each other than `_NESTED_MAX`."""
+    level = {id(error): error}
+    for _ in range(_NESTED_MAX):
+        level = {id(part): part for one in level.values() if isinstance(one, _GROUP) for part in getattr(one, "exceptions")}
+        if not level:
+            return False
+    return True
 
 
 class _Packer:
@@ -107,26 +123,33 @@ class _Packer:
         if (known := self._numbers.get(id(error))) is not None:
             return known
         number = self._numbers[id(error)] = len(self.records)
-        is_group = isinstance(error, _GROUP) and not _says_how(error)
-        pickled, why = _pickled(error, is_group)
-        limit = _OTHER_TEXT_CHARACTERS_MAX if number else _TEXT_CHARACTERS_MAX
-        text, message = _cut(self._show(error), limit), _cut(text_of(error), limit)
-        kind = type(error)
-        built_in = built_in_class(kind).__name__
-        fields = {name: value for name, value in built_in_attributes(error).items() if _is_plain(value, limit)}
-        record = _Record(pickled, kind.__qualname__, message, text, class_names(*kind.__mro__), _cut(why, limit), built_in, fields)
+        record = self.record_of(error, _OTHER_TEXT_CHARACTERS_MAX if number else _TEXT_CHARACTERS_MAX)
         self.records.append(record)
-        if is_group:
+        if _has_parts(error):
             record.parts = [self.add(one) for one in getattr(error, "exceptions")]
         record.cause, record.context = self._follow(error.__cause__), self._follow(error.__context__)
         record.suppresses = error.__suppress_context__
         return number
+
+    def record_of(self, error: BaseException, limit: int) -> _Record:
+        """Return the record of an exception, without those that it refers to; `limit` is the maximum number of characters of its texts."""
+        pickled, why = _pickled(error, _has_parts(error))
+        text, message = _cut(self._show(error), limit), _cut(text_of(error), limit)
+        kind = type(error)
+        built_in = built_in_class(kind).__name__
+        fields = {name: value for name, value in built_in_attributes(error).items() if _is_plain(value, limit)}
+        return _Record(pickled, kind.__qualname__, message, text, class_names(*kind.__mro__), _cut(why, limit), built_in, fields)
 
     def _follow(self, error: BaseException | None) -> int | None:
         if error is None or self._followed >= _FOLLOWED_MAX:
             return None
         self._followed += id(error) not in self._numbers
         return self.add(error)
+
+
+def _has_parts(error: BaseException) -> bool:
+    """True for a group whose exceptions have records of their own."""
+    return isinstance(error, _GROUP) and not _says_how(error)
 
 
 def _says_how(error: BaseException) -> bool:
