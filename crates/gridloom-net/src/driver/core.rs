@@ -140,6 +140,11 @@ impl Core {
             }
             Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
+            Effect::SyncDurable { number } => {
+                if !self.durable.sync(number) {
+                    self.pending.push_back(Input::DurableSynced { number });
+                }
+            }
             Effect::LimitDisk { limits } => self.store.limit_disk(&limits),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
@@ -372,6 +377,7 @@ impl Core {
                 Notice::MadeDurable { datum, outcome } => {
                     self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
+                Notice::DurableSynced { number } => self.pending.push_back(Input::DurableSynced { number }),
                 Notice::OnDisk { clients } => self.pending.push_back(Input::OnDisk { clients }),
                 Notice::Stored { link, datum, outcome } => self.stored(link, datum, outcome),
                 Notice::Loaded { link, datum, meta, outcome } if self.streams.is_up(link) => {
