@@ -339,7 +339,17 @@ impl Connections {
         let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
         let (dialled, relay) = (None, None);
-        let contact = Connection { channel, stage, handshake, dial, dialled, relay, deadline, watches_writing: true };
+        let contact = Connection {
+            channel,
+            stage,
+            handshake,
+            dial,
+            dialled,
+            relay,
+            deadline,
+            broken: None,
+            watches_writing: true,
+        };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -407,7 +417,12 @@ impl Connections {
             Ok(ReadOutcome::More) => return true,
             Ok(ReadOutcome::Drained) => return closing || contact.channel.stream().has_unread(),
             // One read takes only so many records.
-            Ok(ReadOutcome::Nothing) => return contact.channel.stream().has_unread(),
+            Ok(ReadOutcome::Nothing) if contact.channel.stream().has_unread() => return true,
+            Ok(ReadOutcome::Nothing) => {
+                if let Some(why) = contact.broken.take() {
+                    self.lose(token, &why);
+                }
+            }
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
             Err(error) => match refusal_in(&error) {
                 Some(refusal) if !matches!(contact.stage, Stage::Up(_)) => {
@@ -460,9 +475,7 @@ impl Connections {
                 self.open.delaying.insert(token);
             }
             match flushed {
-                // The peer may have sent why it refuses this node before it closed the connection.
-                Err(error) if contact.stage == Stage::Handshaking && is_closed(&error) => self.read_later(token),
-                Err(error) => self.lose(token, &error.to_string()),
+                Err(error) => self.not_writable(token, &error),
                 Ok(()) => {}
             }
         }
@@ -488,8 +501,20 @@ impl Connections {
                     }
                     self.open.due = self.open.due.into_iter().chain(due).min();
                 }
-                Err(error) => self.lose(token, &error.to_string()),
+                Err(error) => self.not_writable(token, &error),
             }
+        }
+    }
+
+    /// Handles the failure of a write. If the peer has closed the connection, it may have sent why: that is read first, and
+    /// the connection is lost after it.
+    fn not_writable(&mut self, token: usize, error: &io::Error) {
+        match self.connections.get_mut(&token) {
+            Some(contact) if is_closed(error) => {
+                contact.broken = Some(error.to_string());
+                self.read_later(token);
+            }
+            _ => self.lose(token, &error.to_string()),
         }
     }
 
