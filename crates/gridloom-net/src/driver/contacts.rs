@@ -7,6 +7,7 @@
 
 mod dialling;
 mod handshakes;
+mod unread_answers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -20,11 +21,12 @@ use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::{Encoder, FrameError};
 use gridloom_channel::{Body, Buffers, Channel, FrameLimits, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion};
-use gridloom_core::node::{Input, LogLine};
+use gridloom_core::node::{Input, LogLine, Role};
 use gridloom_keys::Certificate;
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
+use self::unread_answers::Throttled;
 use super::contact::{Connection, Stage};
 use super::dials::{DialTable, cannot_connect, no_answer};
 use super::refusals::Refusals;
@@ -107,6 +109,8 @@ struct Pending {
     dirty: BTreeSet<usize>,
     /// Connections with more to read.
     unread: BTreeSet<usize>,
+    /// Connections whose requests wait, because their peers do not read.
+    throttled: Throttled,
     /// Connections that delay frames which are not due.
     delaying: BTreeSet<usize>,
     /// Time at which the first delayed frame of `holding` is due.
@@ -122,6 +126,7 @@ struct Peer {
     /// Negotiated wire version.
     version: u16,
     name: String,
+    role: Role,
     /// The certificate that the peer has shown. It may have renewed it since.
     certificate: Certificate,
 }
@@ -476,7 +481,7 @@ impl Connections {
             }
             match flushed {
                 Err(error) => self.not_writable(token, &error),
-                Ok(()) => {}
+                Ok(()) => self.resume_if_read(token),
             }
         }
         if self.open.delaying.is_empty() {
@@ -506,8 +511,8 @@ impl Connections {
         }
     }
 
-    /// Handles the failure of a write. If the peer has closed the connection, it may have sent why: that is read first, and
-    /// the connection is lost after it.
+    /// Handles the failure of a write. If the peer has closed the connection, it may have sent why: that is read first,
+    /// and the connection is lost after it.
     fn not_writable(&mut self, token: usize, error: &io::Error) {
         match self.connections.get_mut(&token) {
             Some(contact) if is_closed(error) => {
@@ -609,6 +614,7 @@ impl Connections {
         self.open.dirty.remove(&token);
         self.open.unread.remove(&token);
         self.open.delaying.remove(&token);
+        self.open.throttled.forget(token);
         self.open.half_open.remove(&token);
         // If deregistering fails, closing the socket deregisters it.
         let _ = self.registry.deregister(contact.channel.stream_mut().get_mut());
@@ -665,6 +671,7 @@ impl Connections {
                 Stage::Handshaking | Stage::Up(_) => self.lose_silent(token),
             }
         }
+        self.check_throttled(now);
         self.try_due(now);
         for number in self.dials.late(now) {
             if let Some(dial) = self.dials.get_mut(number) {
