@@ -202,8 +202,8 @@ impl Durable {
         self.remove_in_steps(serial, &mut |_| ())
     }
 
-    /// As [`Durable::remove`]; `after` is called with the folder after each change on the disk. The record is removed first: a
-    /// file without a record is not used, but a record without a file would be reported as damage.
+    /// As [`Durable::remove`]; `after` is called with the folder after each change on the disk. The record is removed
+    /// first: a file without a record is not used, but a record without a file would be reported as damage.
     fn remove_in_steps(&mut self, serial: u64, after: &mut dyn FnMut(&Path)) -> io::Result<()> {
         remove_if_present(&self.file(serial, NEW))?;
         let removed = self.records.remove(serial);
@@ -217,8 +217,8 @@ impl Durable {
         Ok(())
     }
 
-    /// Removes a datum whose record cannot be removed now. Renaming its file needs no room. Then an empty file replaces it,
-    /// so that there is room for the database. If that fails, the next start removes both.
+    /// Removes a datum whose record cannot be removed now. Renaming its file needs no room. Then an empty file replaces
+    /// it, so that there is room for the database. If that fails, the next start removes both.
     fn remove_without_room(&mut self, serial: u64, after: &mut dyn FnMut(&Path), error: io::Error) -> io::Result<()> {
         let (file, gone, new) = (self.file(serial, DATA), self.file(serial, GONE), self.file(serial, NEW));
         match fs::rename(&file, &gone) {
@@ -327,7 +327,8 @@ impl Writer {
         }
     }
 
-    /// Queues a report that the removals so far are on the disk, [`Notice::DurableSynced`]. Returns false if there is no folder.
+    /// Queues a report that the removals so far are on the disk, [`Notice::DurableSynced`]. Returns false if there is
+    /// no folder.
     pub(crate) fn sync(&self, number: u64) -> bool {
         self.0.as_ref().is_some_and(|jobs| jobs.send(Job::Sync(number)).is_ok())
     }
@@ -456,7 +457,8 @@ mod tests {
         (copy, durable)
     }
 
-    /// Earlier, the file was removed before its record: after a kill in between, the deleted datum was reported as lost.
+    /// Earlier, the file was removed before its record: after a kill in between, the deleted datum was reported as
+    /// lost.
     #[test]
     fn a_kill_while_data_are_removed_leaves_them_intact_or_removed() {
         let folder = tempfile::tempdir().unwrap();

@@ -224,8 +224,8 @@ pub enum Effect {
     UpdateDurable { named: Box<NamedDatum> },
     /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
-    /// Report once the data of all earlier `MakeTransient` and `DropDatum` are removed from disk, so that they do not return after
-    /// the node is killed. Ends in exactly one `DurableSynced`.
+    /// Report once the data of all earlier `MakeTransient` and `DropDatum` are removed from disk, so that they do not
+    /// return after the node is killed. Ends in exactly one `DurableSynced`.
     SyncDurable { number: u64 },
     /// Store no more bytes of these clients' data on disk than this, in addition to durable data. Replaces all earlier limits. Data that
     /// are on disk already stay there.

@@ -1,7 +1,8 @@
 //! Durable data: data that a server writes to its disk are still there when the server restarts under its name.
 //!
-//! Writing takes size divided by the rate of the host's disk, as if nothing else used the disk. Removals take place one after
-//! the other, each after [`REMOVAL_NS`], and those that have not begun when the server is killed do not take place.
+//! Writing takes size divided by the rate of the host's disk, as if nothing else used the disk. Removals take place one
+//! after the other, each after [`REMOVAL_NS`], and those that have not begun when the server is killed do not take
+//! place.
 
 use std::collections::BTreeMap;
 

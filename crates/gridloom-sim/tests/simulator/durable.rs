@@ -375,8 +375,8 @@ fn a_server_that_cannot_keep_a_replica_is_asked_at_growing_pauses() {
     assert_eq!(stage.holders("mesh").len(), 2);
 }
 
-/// Agent, servers and client are killed at a random time after a delete. Found in the real world: the agent answered before
-/// the servers had removed the datum from their disks, and the datum returned after the kill.
+/// Agent, servers and client are killed at a random time after a delete. Found in the real world: the agent answered
+/// before the servers had removed the datum from their disks, and the datum returned after the kill.
 #[test]
 fn a_deleted_datum_does_not_return_after_a_kill_of_all_nodes() {
     let (mut answered, mut returned, mut was_read) = (0, 0, 0);

@@ -1,12 +1,12 @@
 //! Deletes of durable data: a client is answered once the data are off the disks of all servers, so that they do not
 //! return if agent and servers are killed after that.
 //!
-//! Each time a durable version is dropped or superseded, its servers confirm that it is off their disks. A delete of its
-//! name waits for all these confirmations, also for those of earlier versions: after a crash, a former version that is
-//! still on a disk would be the current one.
+//! Each time a durable version is dropped or superseded, its servers confirm that it is off their disks. A delete of
+//! its name waits for all these confirmations, also for those of earlier versions: after a crash, a former version that
+//! is still on a disk would be the current one.
 //!
-//! A server that is lost meanwhile may return within [`RECONNECT_NS_MAX`], and is then asked again. After that time, the
-//! delete is answered without it: the catalog makes it drop the data whenever it returns.
+//! A server that is lost meanwhile may return within [`RECONNECT_NS_MAX`], and is then asked again. After that time,
+//! the delete is answered without it: the catalog makes it drop the data whenever it returns.
 
 use std::collections::BTreeMap;
 

@@ -252,7 +252,8 @@ pub enum CatalogToServer {
     Lost { datum: DatumId, why: String },
     /// Disconnect from a server that does not respond: other servers have the data that it should send.
     LeaveSource { from: NodeId },
-    /// Reply with `Synced` once the durable data that earlier messages released or superseded are removed from the disk.
+    /// Reply with `Synced` once the durable data that earlier messages released or superseded are removed from the
+    /// disk.
     Sync { number: u64 },
 }
 

@@ -14,7 +14,8 @@ use gridloom_base::{DatumId, NamedDatum, NodeId, Readers, TaskError, TaskId, Tim
 #[derive(Debug, Default)]
 pub(super) struct Durable {
     writing: BTreeMap<DatumId, Writing>,
-    /// Requests of agents to report when data are removed from the disk: the agent and its number, by the number of this server.
+    /// Requests of agents to report when data are removed from the disk: the agent and its number, by the number of
+    /// this server.
     syncs: BTreeMap<u64, (NodeId, u64)>,
     last_sync: u64,
 }
@@ -74,8 +75,8 @@ impl Durable {
         }
     }
 
-    /// Marks a datum as a former version of its name. It is removed from the disk as soon as it is written, because the server
-    /// may be killed before it learns that the writing has ended.
+    /// Marks a datum as a former version of its name. It is removed from the disk as soon as it is written, because the
+    /// server may be killed before it learns that the writing has ended.
     pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(writing) = self.writing.get_mut(&datum) {
             writing.is_superseded = true;
