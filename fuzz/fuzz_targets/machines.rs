@@ -341,6 +341,7 @@ impl MachineRun {
                     let outcome = if named.version % 2 == 0 { Ok(()) } else { Err("the disk is full".into()) };
                     follow.push(Input::MadeDurable { datum: named.datum, outcome });
                 }
+                Effect::SyncDurable { number } => follow.push(Input::DurableSynced { number }),
                 Effect::Map { number, job } => {
                     follow.push(Input::Mapped { number, outcome: job.map(Stop::default()) });
                 }

@@ -37,7 +37,11 @@ impl Memberships {
     pub fn client_config(&self, protocols: &[&[u8]], accepted: &[Role]) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider().clone());
         let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier::new(self, accepted)));
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier::new(
+            self,
+            accepted,
+            Revoked::Refused,
+        )));
         let mut config = builder.with_client_cert_resolver(Arc::new(Shown(self.clone())));
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.enable_sni = false;
@@ -47,11 +51,14 @@ impl Memberships {
 
     /// Returns the configuration for connections from peers with one of these roles, in the first of the grids. After
     /// the handshake, call [`Memberships::peer`]. Clones of a configuration share its sessions.
+    ///
+    /// A peer whose certificate is revoked completes the handshake, because an alert of TLS cannot contain when and why
+    /// it was revoked: [`Memberships::peer`] refuses it, and the caller sends it the reason.
     pub fn server_config(&self, protocols: &[&[u8]], accepted: &[Role]) -> ServerConfig {
         let first = Memberships::new(self.iter().take(1).cloned());
         let builder = ServerConfig::builder_with_provider(provider().clone());
         let builder = builder.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
-        let builder = builder.with_client_cert_verifier(Arc::new(Verifier::new(&first, accepted)));
+        let builder = builder.with_client_cert_verifier(Arc::new(Verifier::new(&first, accepted, Revoked::Later)));
         let mut config = builder.with_cert_resolver(Arc::new(Shown(first.clone())));
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         config.session_storage = Arc::new(Sessions::new(&first, server_cache));
@@ -126,25 +133,38 @@ impl From<Refusal> for Error {
     }
 }
 
+/// When a peer with a revoked certificate is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Revoked {
+    /// In the handshake of TLS.
+    Refused,
+    /// After it, by [`Memberships::peer`].
+    Later,
+}
+
 /// Verifies peers by the authorities of the grids.
 #[derive(Debug)]
 struct Verifier {
     memberships: Memberships,
     accepted: Vec<Role>,
+    revoked: Revoked,
     authorities: Vec<DistinguishedName>,
 }
 
 impl Verifier {
-    fn new(memberships: &Memberships, accepted: &[Role]) -> Verifier {
+    fn new(memberships: &Memberships, accepted: &[Role], revoked: Revoked) -> Verifier {
         let authorities = memberships.iter().map(|membership| membership.trust.distinguished_name()).collect();
-        Verifier { memberships: memberships.clone(), accepted: accepted.into(), authorities }
+        Verifier { memberships: memberships.clone(), accepted: accepted.into(), revoked, authorities }
     }
 
     fn verify(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
         let verified = self.memberships.peer(Some(std::slice::from_ref(certificate)), &self.accepted, now);
         REFUSAL.set(verified.as_ref().err().cloned());
-        verified?;
-        Ok(())
+        match verified {
+            // The revocation is checked after all the rest, so that the certificate is one of the grid.
+            Err(Refusal::Revoked { .. }) if self.revoked == Revoked::Later => Ok(()),
+            verified => Ok(verified.map(drop)?),
+        }
     }
 }
 

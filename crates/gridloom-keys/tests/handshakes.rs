@@ -6,7 +6,7 @@ mod hostile;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridloom_base::dial::ConnectionFault;
+use gridloom_base::dial::{ConnectionError, ConnectionFault};
 use gridloom_keys::{
     Authority, Bundle, DAY, Grant, HOUR, Identity, Issued, Membership, Memberships, Patterns, Refusal, Revocation,
     Revocations, Revoked, Role, Trust, UnixTime, refusal_of,
@@ -169,10 +169,18 @@ fn a_revoked_peer_cannot_resume_its_session() {
     let live = Pair::new(&client_config, &server_config).shake().unwrap();
     let peer = server.peer(live.server.peer_certificates(), &[Role::Client], now()).unwrap();
     revoke(&server, Revoked::Certificate(peer.serial), now());
-    let (side, error) = Pair::new(&client_config, &server_config).shake().err().unwrap();
-    let found = refusal_of(&error).unwrap();
-    assert_eq!((side, found.fault), ("server", ConnectionFault::Revoked));
+    // The handshake ends, so that the server can send the reason. An alert would not contain it.
+    let pair = Pair::new(&client_config, &server_config).shake().unwrap();
+    assert_eq!(pair.server.handshake_kind(), Some(HandshakeKind::Full));
+    let found =
+        ConnectionError::from(server.peer(pair.server.peer_certificates(), &[Role::Client], now()).unwrap_err());
+    assert_eq!(found.fault, ConnectionFault::Revoked);
     assert!(found.why.starts_with("certificate revoked: client 'alice' of the grid 'lab', at "), "{found}");
+    // A client that knows of the revocation of a server refuses it in the handshake.
+    let of_server = client.peer(live.client.peer_certificates(), &[Role::Agent], now()).unwrap();
+    revoke(&client, Revoked::Certificate(of_server.serial), now());
+    let (side, error) = Pair::new(&client_config, &server_config).shake().err().unwrap();
+    assert_eq!((side, refusal_of(&error).unwrap().fault), ("client", ConnectionFault::Revoked));
     // Live connections are the caller's to close.
     let trust = &server.iter().next().unwrap().trust;
     let refusal = trust.check(&peer, now()).unwrap_err();

@@ -2,7 +2,9 @@
 //! that is restarted with that folder has the data again.
 //!
 //! **Invariants.** A datum counts as written once its file, and then its record with the digest of its bytes, are on
-//! the disk. Files are checked against the digest at startup: a file that was changed or is incomplete is not used.
+//! the disk. It counts as removed once its record is; if the disk has no room for that, once its file has the extension
+//! of removed ones. If the process ends in between, the datum is there with its file, or not there at all, but never
+//! damaged. Files are checked against the digest at startup: a file that was changed or is incomplete is not used.
 //!
 //! [redb]: https://www.redb.org
 
@@ -58,6 +60,10 @@ impl Durable {
         let (records, known) = Records::open(path)?;
         let mut durable = Durable { folder: folder.to_path_buf(), records, found: Vec::new(), damaged: Vec::new() };
         for (serial, record) in known {
+            if exists(&durable.file(serial, GONE)) {
+                durable.end_removal(serial)?;
+                continue;
+            }
             let named = record.named.clone();
             match durable.read(serial, record)? {
                 Ok(found) => durable.found.push(found),
@@ -145,7 +151,8 @@ impl Durable {
     fn clean(&self) -> io::Result<()> {
         let known: BTreeSet<PathBuf> =
             self.found.iter().map(|(named, _)| self.file(named.datum.serial, DATA)).collect();
-        for path in files(&self.folder, DATA)?.filter(|path| !known.contains(path)).chain(files(&self.folder, NEW)?) {
+        let unfinished = files(&self.folder, NEW)?.chain(files(&self.folder, GONE)?);
+        for path in files(&self.folder, DATA)?.filter(|path| !known.contains(path)).chain(unfinished) {
             fs::remove_file(path)?;
         }
         Ok(())
@@ -168,7 +175,14 @@ impl Durable {
         fs::rename(new, self.file(serial, DATA))?;
         File::open(&self.folder)?.sync_all()?;
         let digest = *hasher.finalize().as_bytes();
-        self.records.insert(serial, &Record { named: named.clone(), digest })
+        self.records.insert(serial, &Record { named: named.clone(), digest })?;
+        // Left by a removal for which the disk had no room.
+        let gone = self.file(serial, GONE);
+        if exists(&gone) {
+            fs::remove_file(gone)?;
+            File::open(&self.folder)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// Replaces the description of a datum. The bytes stay.
@@ -180,12 +194,58 @@ impl Durable {
         }
     }
 
-    /// Removes a datum. The file is removed first: on a full disk the database may have no room for its own write.
+    /// Removes a datum. When this returns, the datum does not return after the end of the process or of the machine.
+    ///
+    /// # Errors
+    /// If the disk fails.
     fn remove(&mut self, serial: u64) -> io::Result<()> {
-        for path in [self.file(serial, DATA), self.file(serial, NEW)] {
-            remove_if_present(&path)?;
+        self.remove_in_steps(serial, &mut |_| ())
+    }
+
+    /// As [`Durable::remove`]; `after` is called with the folder after each change on the disk. The record is removed
+    /// first: a file without a record is not used, but a record without a file would be reported as damage.
+    fn remove_in_steps(&mut self, serial: u64, after: &mut dyn FnMut(&Path)) -> io::Result<()> {
+        remove_if_present(&self.file(serial, NEW))?;
+        let removed = self.records.remove(serial);
+        after(&self.folder);
+        match removed {
+            Ok(()) => remove_if_present(&self.file(serial, DATA))?,
+            // On a full disk, the database may have no room for its own write.
+            Err(error) => self.remove_without_room(serial, after, error)?,
         }
-        self.records.remove(serial)
+        after(&self.folder);
+        Ok(())
+    }
+
+    /// Removes a datum whose record cannot be removed now. Renaming its file needs no room. Then an empty file replaces
+    /// it, so that there is room for the database. If that fails, the next start removes both.
+    fn remove_without_room(&mut self, serial: u64, after: &mut dyn FnMut(&Path), error: io::Error) -> io::Result<()> {
+        let (file, gone, new) = (self.file(serial, DATA), self.file(serial, GONE), self.file(serial, NEW));
+        match fs::rename(&file, &gone) {
+            // The file of a damaged datum is missing.
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
+                File::options().write(true).create(true).truncate(false).mode(0o600).open(&gone).map_err(|_| error)?;
+            }
+            renamed => renamed?,
+        }
+        File::open(&self.folder)?.sync_all()?;
+        after(&self.folder);
+        let emptied = File::options().write(true).create_new(true).mode(0o600).open(&new);
+        if emptied.and_then(|_| fs::rename(&new, &gone)).is_ok() {
+            after(&self.folder);
+            if self.records.remove(serial).is_ok() {
+                remove_if_present(&gone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes a removal for which the disk had no room when the process ended.
+    fn end_removal(&mut self, serial: u64) -> io::Result<()> {
+        match self.records.remove(serial) {
+            Ok(()) => remove_if_present(&self.file(serial, GONE)),
+            Err(error) => self.remove_without_room(serial, &mut |_| (), error),
+        }
     }
 }
 
@@ -205,6 +265,8 @@ fn remove_if_present(file: &Path) -> io::Result<()> {
 const DATA: &str = "data";
 const NEW: &str = "new";
 const WRONG: &str = "wrong";
+/// Extension of the files of removed data whose records could not be removed.
+const GONE: &str = "gone";
 
 /// Returns the folder's files with this extension and a serial as name. Folders are skipped: Gridloom creates none.
 fn files(folder: &Path, end: &'static str) -> io::Result<impl Iterator<Item = PathBuf>> {
@@ -233,6 +295,8 @@ enum Job {
     Write(NamedDatum, Payload),
     Update(NamedDatum),
     Remove(DatumId),
+    /// Reports that the changes before it are on the disk.
+    Sync(u64),
 }
 
 /// The thread that writes and removes files.
@@ -261,6 +325,12 @@ impl Writer {
         if let Some(jobs) = &self.0 {
             let _ = jobs.send(Job::Update(named));
         }
+    }
+
+    /// Queues a report that the removals so far are on the disk, [`Notice::DurableSynced`]. Returns false if there is
+    /// no folder.
+    pub(crate) fn sync(&self, number: u64) -> bool {
+        self.0.as_ref().is_some_and(|jobs| jobs.send(Job::Sync(number)).is_ok())
     }
 
     /// Removes the datum, which must not outlive the process any more.
@@ -292,6 +362,7 @@ fn run(durable: &mut Durable, queue: &Receiver<Job>, inbox: &Inbox) {
                     );
                 }
             }
+            Job::Sync(number) => inbox.post(Notice::DurableSynced { number }),
             Job::Remove(datum) => {
                 if let Err(error) = durable.remove(datum.serial) {
                     let folder = durable.folder.display();
@@ -374,6 +445,69 @@ mod tests {
         assert!(aside.iter().all(|file| file.exists()));
         let own = fs::metadata(folder.path().join(format!("{:016x}.data", 1))).unwrap();
         assert_eq!(own.permissions().mode() & 0o777, 0o600);
+    }
+
+    /// Copies the folder as it is, as if the process were killed now, and opens the copy.
+    fn after_kill(folder: &Path) -> (tempfile::TempDir, Durable) {
+        let copy = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+        let durable = Durable::open(copy.path()).unwrap();
+        (copy, durable)
+    }
+
+    /// Earlier, the file was removed before its record: after a kill in between, the deleted datum was reported as
+    /// lost.
+    #[test]
+    fn a_kill_while_data_are_removed_leaves_them_intact_or_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut durable = Durable::open(folder.path()).unwrap();
+        (1..=3).for_each(|serial| durable.write(&named(serial, 3), &Payload::copied(b"one")).unwrap());
+        let mut found = Vec::new();
+        let mut look = |folder: &Path| {
+            let (_copy, durable) = after_kill(folder);
+            assert_eq!(durable.damaged(), []);
+            found.push(durable.named().iter().map(|named| named.datum.serial).collect::<Vec<_>>());
+        };
+        look(folder.path());
+        durable.remove_in_steps(1, &mut look).unwrap();
+        assert_eq!(found, [vec![1, 2, 3], vec![2, 3], vec![2, 3]]);
+    }
+
+    #[test]
+    fn data_are_removed_from_a_full_disk_also_if_the_process_is_killed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut durable = Durable::open(folder.path()).unwrap();
+        (1..=3).for_each(|serial| durable.write(&named(serial, 3), &Payload::copied(b"one")).unwrap());
+        // The file of one is missing.
+        fs::remove_file(durable.file(2, DATA)).unwrap();
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let mut states = 0;
+        for serial in [1, 2] {
+            let mut look = |folder: &Path| {
+                states += 1;
+                let (copy, durable) = after_kill(folder);
+                let serials = |durable: &Durable| {
+                    let named = durable.named();
+                    let of_damaged = durable.damaged().iter().map(|damaged| damaged.named.clone());
+                    named.into_iter().chain(of_damaged).map(|named| named.datum.serial).collect::<BTreeSet<_>>()
+                };
+                assert_eq!(serials(&durable), if serial == 1 { [2, 3].into() } else { [3].into() });
+                assert!(files(copy.path(), GONE).unwrap().next().is_none());
+                drop(durable);
+                assert!(!serials(&Durable::open(copy.path()).unwrap()).contains(&serial), "it stays removed");
+            };
+            durable.remove_without_room(serial, &mut look, full()).unwrap();
+            look(folder.path());
+            assert!(!exists(&durable.file(serial, GONE)) && !exists(&durable.file(serial, DATA)));
+        }
+        assert_eq!(states, 6);
+        // A datum that is put again after that is not removed at the next start.
+        fs::write(durable.file(1, GONE), b"").unwrap();
+        durable.write(&named(1, 3), &Payload::copied(b"new")).unwrap();
+        let (_copy, durable) = after_kill(folder.path());
+        assert_eq!(durable.named(), [named(1, 3), named(3, 3)]);
     }
 
     /// Earlier, a server that opened such a file hung and did not register.

@@ -212,6 +212,7 @@ impl MaliciousClient {
                 0 => CatalogToServer::Lost { datum: self.shared_datum(), why: "so".into() }.into(),
                 1 => CatalogToServer::Expect { named: self.named(), client: self.id }.into(),
                 2 => CatalogToServer::Superseded { datum: self.shared_datum() }.into(),
+                3 if self.below(2) == 0 => CatalogToServer::Sync { number: u64::MAX }.into(),
                 3 => CatalogToServer::LeaveSource { from: self.node() }.into(),
                 _ => TaskToServer::HasCopies { data: self.many(MaliciousClient::shared_datum) }.into(),
             },
@@ -396,6 +397,7 @@ impl MaliciousClient {
                 ServerToCatalog::SourceSilent { from: self.node(), data: self.many(MaliciousClient::shared_datum) }
                     .into()
             }
+            4 if self.below(4) == 0 => ServerToCatalog::Synced { number: u64::MAX }.into(),
             4 => ServerToCatalog::HasCopies { data: self.many(MaliciousClient::shared_datum) }.into(),
             5 => ClientToCatalog::Release { datum: self.shared_datum(), times: u64::MAX }.into(),
             6 => ClientToCatalog::Withdraw { datum: self.shared_datum() }.into(),

@@ -13,7 +13,7 @@
 //! 5. `StartTask` ends in exactly one `TaskEnded`, also after `StopTask`. The task's results are in the store by then.
 //!    The machine never starts more tasks at a time than the node's slots times its queue depth. Before `TaskEnded`,
 //!    the task may produce `CallsBack`, but not a second one before the `AnswerTask` to the first. Likewise, a `Map`
-//!    ends in exactly one `Mapped`, and a `MakeDurable` in one `MadeDurable`.
+//!    ends in exactly one `Mapped`, a `MakeDurable` in one `MadeDurable`, and a `SyncDurable` in one `DurableSynced`.
 //! 6. `DatumArrived` is delivered when the complete datum is in the store. A datum that is already there is not
 //!    replaced. `DatumBegun` may precede it, once the first bytes of a datum have arrived. From then on, until the
 //!    datum has arrived, its transfer has broken off or its sender is lost, the datum can be forwarded: `SendDatum`
@@ -152,6 +152,8 @@ pub enum Input {
     },
     /// A shared datum was made durable, or the reason why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// The answer to `SyncDurable`.
+    DurableSynced { number: u64 },
     /// Bytes of the store that are on disk now, by the client to whom the data belong. Durable data are left out.
     OnDisk { clients: Vec<(NodeId, u64)> },
     /// Large data and probes from a peer arrive through this relay, or directly, from now on.
@@ -222,6 +224,9 @@ pub enum Effect {
     UpdateDurable { named: Box<NamedDatum> },
     /// A datum on disk no longer needs to outlive the node. `DropDatum` implies this.
     MakeTransient { datum: DatumId },
+    /// Report once the data of all earlier `MakeTransient` and `DropDatum` are removed from disk, so that they do not
+    /// return after the node is killed. Ends in exactly one `DurableSynced`.
+    SyncDurable { number: u64 },
     /// Store no more bytes of these clients' data on disk than this, in addition to durable data. Replaces all earlier limits. Data that
     /// are on disk already stay there.
     LimitDisk { limits: Vec<DiskLimit> },

@@ -27,6 +27,8 @@ pub(super) struct Connection {
     /// The relay through which the peer has opened it.
     pub(super) relay: Option<String>,
     pub(super) deadline: Time,
+    /// Why the socket accepts no more bytes. Bytes that were received before are read first.
+    pub(super) broken: Option<String>,
     /// True if epoll reports when the socket can be written.
     pub(super) watches_writing: bool,
 }

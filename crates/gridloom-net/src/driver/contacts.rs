@@ -7,6 +7,7 @@
 
 mod dialling;
 mod handshakes;
+mod unread_answers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -20,11 +21,12 @@ use gridloom_base::time::MILLISECOND_NS;
 use gridloom_base::{NodeId, Time};
 use gridloom_channel::frame::{Encoder, FrameError};
 use gridloom_channel::{Body, Buffers, Channel, FrameLimits, Kind, Outbound, ReadOutcome, ReceiveBuffer, WireVersion};
-use gridloom_core::node::{Input, LogLine};
+use gridloom_core::node::{Input, LogLine, Role};
 use gridloom_keys::Certificate;
 use mio::event::Event as Readiness;
 use mio::{Interest, Registry, Token};
 
+use self::unread_answers::Throttled;
 use super::contact::{Connection, Stage};
 use super::dials::{DialTable, cannot_connect, no_answer};
 use super::refusals::Refusals;
@@ -107,6 +109,8 @@ struct Pending {
     dirty: BTreeSet<usize>,
     /// Connections with more to read.
     unread: BTreeSet<usize>,
+    /// Connections whose requests wait, because their peers do not read.
+    throttled: Throttled,
     /// Connections that delay frames which are not due.
     delaying: BTreeSet<usize>,
     /// Time at which the first delayed frame of `holding` is due.
@@ -122,6 +126,7 @@ struct Peer {
     /// Negotiated wire version.
     version: u16,
     name: String,
+    role: Role,
     /// The certificate that the peer has shown. It may have renewed it since.
     certificate: Certificate,
 }
@@ -339,7 +344,17 @@ impl Connections {
         let channel = Channel::new(stream, CONTROL_BACKLOG_BYTES_MAX);
         let handshake = Some(Box::new(handshake));
         let (dialled, relay) = (None, None);
-        let contact = Connection { channel, stage, handshake, dial, dialled, relay, deadline, watches_writing: true };
+        let contact = Connection {
+            channel,
+            stage,
+            handshake,
+            dial,
+            dialled,
+            relay,
+            deadline,
+            broken: None,
+            watches_writing: true,
+        };
         Ok(self.connections.entry(token).or_insert(contact))
     }
 
@@ -407,7 +422,12 @@ impl Connections {
             Ok(ReadOutcome::More) => return true,
             Ok(ReadOutcome::Drained) => return closing || contact.channel.stream().has_unread(),
             // One read takes a limited number of records, so the socket may have more.
-            Ok(ReadOutcome::Nothing) => return contact.channel.stream().has_unread(),
+            Ok(ReadOutcome::Nothing) if contact.channel.stream().has_unread() => return true,
+            Ok(ReadOutcome::Nothing) => {
+                if let Some(why) = contact.broken.take() {
+                    self.lose(token, &why);
+                }
+            }
             Ok(ReadOutcome::Closed) => self.lose(token, "the connection was closed"),
             Err(error) => match refusal_in(&error) {
                 Some(refusal) if !matches!(contact.stage, Stage::Up(_)) => {
@@ -460,10 +480,8 @@ impl Connections {
                 self.open.delaying.insert(token);
             }
             match flushed {
-                // The peer may have sent why it refuses this node before it closed the connection.
-                Err(error) if contact.stage == Stage::Handshaking && is_closed(&error) => self.read_later(token),
-                Err(error) => self.lose(token, &error.to_string()),
-                Ok(()) => {}
+                Err(error) => self.not_writable(token, &error),
+                Ok(()) => self.resume_if_read(token),
             }
         }
         if self.open.delaying.is_empty() {
@@ -488,8 +506,20 @@ impl Connections {
                     }
                     self.open.due = self.open.due.into_iter().chain(due).min();
                 }
-                Err(error) => self.lose(token, &error.to_string()),
+                Err(error) => self.not_writable(token, &error),
             }
+        }
+    }
+
+    /// Handles the failure of a write. If the peer has closed the connection, it may have sent why: that is read first,
+    /// and the connection is lost after it.
+    fn not_writable(&mut self, token: usize, error: &io::Error) {
+        match self.connections.get_mut(&token) {
+            Some(contact) if is_closed(error) => {
+                contact.broken = Some(error.to_string());
+                self.read_later(token);
+            }
+            _ => self.lose(token, &error.to_string()),
         }
     }
 
@@ -584,6 +614,7 @@ impl Connections {
         self.open.dirty.remove(&token);
         self.open.unread.remove(&token);
         self.open.delaying.remove(&token);
+        self.open.throttled.forget(token);
         self.open.half_open.remove(&token);
         // If deregistering fails, closing the socket deregisters it.
         let _ = self.registry.deregister(contact.channel.stream_mut().get_mut());
@@ -640,6 +671,7 @@ impl Connections {
                 Stage::Handshaking | Stage::Up(_) => self.lose_silent(token),
             }
         }
+        self.check_throttled(now);
         self.try_due(now);
         for number in self.dials.late(now) {
             if let Some(dial) = self.dials.get_mut(number) {

@@ -140,6 +140,11 @@ impl Core {
             }
             Effect::UpdateDurable { named } => self.durable.update(*named),
             Effect::MakeTransient { datum } => self.durable.remove(datum),
+            Effect::SyncDurable { number } => {
+                if !self.durable.sync(number) {
+                    self.pending.push_back(Input::DurableSynced { number });
+                }
+            }
             Effect::LimitDisk { limits } => self.store.limit_disk(&limits),
             Effect::AliasDatum { datum, named } => {
                 if let Some((meta, payload)) = self.store.get(&datum) {
@@ -372,6 +377,7 @@ impl Core {
                 Notice::MadeDurable { datum, outcome } => {
                     self.pending.push_back(Input::MadeDurable { datum, outcome });
                 }
+                Notice::DurableSynced { number } => self.pending.push_back(Input::DurableSynced { number }),
                 Notice::OnDisk { clients } => self.pending.push_back(Input::OnDisk { clients }),
                 Notice::Stored { link, datum, outcome } => self.stored(link, datum, outcome),
                 Notice::Loaded { link, datum, meta, outcome } if self.streams.is_up(link) => {
@@ -416,23 +422,36 @@ impl Core {
 
     /// Reads a connection and handles the received frames.
     fn read(&mut self, token: usize, closing: bool) {
+        if self.contacts.is_throttled(token) {
+            let Some(mut inbound) = self.contacts.take_unhandled(token) else { return };
+            let must_wait = self.handle_frames(token, &mut inbound);
+            self.contacts.return_unhandled(token, inbound);
+            if must_wait {
+                return;
+            }
+        }
         let mut reads = 0;
         while reads < READS_PER_TURN {
             let Some((filled, mut inbound)) = self.contacts.read(token) else { return };
             reads += if inbound.is_long() { READS_PER_LONG } else { 1 };
-            self.handle_frames(token, &mut inbound);
-            if self.exit.is_some() || !self.contacts.put_back(token, inbound, filled, closing, self.clock.now()) {
+            let must_wait = self.handle_frames(token, &mut inbound);
+            let has_more = self.contacts.put_back(token, inbound, filled, closing, self.clock.now());
+            if self.exit.is_some() || !has_more || must_wait {
                 return;
             }
         }
         self.contacts.read_later(token);
     }
 
-    /// Handles the completely received frames. Either side may end the connection meanwhile.
-    fn handle_frames(&mut self, token: usize, inbound: &mut ReceiveBuffer) {
+    /// Handles the completely received frames. Either side may end the connection meanwhile. Returns true if frames
+    /// must wait, because the peer does not read.
+    fn handle_frames(&mut self, token: usize, inbound: &mut ReceiveBuffer) -> bool {
         while let Some(stage) = self.contacts.stage(token) {
+            if self.contacts.must_wait(token, self.clock.now()) {
+                return true;
+            }
             let bulk = match self.contacts.next(inbound, stage) {
-                Ok(None) => return,
+                Ok(None) => return false,
                 Ok(Some((kind, body))) => match stage {
                     Stage::Up(peer) => self.on_frame(token, peer, kind, body.bytes()).map(|()| None),
                     Stage::Connecting | Stage::Handshaking => {
@@ -452,9 +471,10 @@ impl Core {
             }
             self.process_pending();
             if self.exit.is_some() {
-                return;
+                return false;
             }
         }
+        false
     }
 
     fn on_frame(&mut self, token: usize, from: NodeId, kind: Kind, body: &[u8]) -> Result<(), String> {

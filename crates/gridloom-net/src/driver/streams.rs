@@ -291,6 +291,7 @@ impl Streams {
             | Notice::Mapped { .. }
             | Notice::RevocationsChanged
             | Notice::MadeDurable { .. }
+            | Notice::DurableSynced { .. }
             | Notice::Stored { .. }
             | Notice::Loaded { .. } => {
                 unreachable!("the node's core takes these itself")

@@ -145,6 +145,8 @@ pub enum Notice {
     },
     /// A shared datum was made durable, or why it was not.
     MadeDurable { datum: DatumId, outcome: Result<(), String> },
+    /// All removals that were queued before this number are on the disk.
+    DurableSynced { number: u64 },
     /// Bytes of the store that are on disk, by the client to whom the data belong.
     OnDisk { clients: Vec<(NodeId, u64)> },
     /// A datum was stored in the shared storage for a peer, with its digest; or why it was not.

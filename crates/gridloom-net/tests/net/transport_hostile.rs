@@ -1,7 +1,8 @@
 //! Garbage from strangers and from peers: at worst their own connection is closed.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
+use std::time::{Duration, Instant};
 
 use crate::transport_support::*;
 use gridloom_base::dial::ConnectionFault;
@@ -12,8 +13,9 @@ use gridloom_core::node::message::{LinkMessage, Message};
 use gridloom_core::node::version::VERSIONS;
 use gridloom_core::node::{Effect, Input, Role};
 use gridloom_net::driver::NetConfig;
+use gridloom_net::identity::Credentials;
 use gridloom_net::payload::Payload;
-use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, framed};
+use gridloom_net::transport::handshake::{Handshake, Hello, Purpose, Verdict, framed, run_blocking};
 use gridloom_net::transport::{REFUSAL_CHARS_MAX, WorldMessage};
 
 /// Waits until the node closes the connection. Returns the bytes that it sent before.
@@ -223,4 +225,97 @@ fn a_bulk_connection_without_the_pass_of_a_peer_is_refused_at_its_first_frame() 
     assert!(said.contains("a bulk connection without a control connection"), "{said}");
     let _bulk = shaken(&server, Purpose::BulkSend, 1);
     server.still_serves();
+}
+
+/// Resident memory of this process, bytes.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+/// Connects a member of its own, and sends this many requests with long answers, none of which it reads. Ends when the
+/// node takes no more requests.
+fn ask_without_reading(node: &TestNode, requests: usize) -> (NodeId, RawStream) {
+    let credentials = Credentials::new(keys()).unwrap();
+    let own = Hello { node: credentials.id(), ..hello(Purpose::Control, 0) };
+    let address: SocketAddr = node.node.address().parse().unwrap();
+    let mut stream = RawStream::dial(connect_tcp(node), &credentials.tls, &address.into()).unwrap();
+    stream.set_blocking();
+    let (id, mut encoder) = (credentials.id(), Encoder::default());
+    let (handshake, first) = Handshake::dial(credentials, own).unwrap();
+    run_blocking(&mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome)).unwrap();
+    (0..if id > node.id() { 2 } else { 1 }).for_each(|_| encoder.message(Kind::Hello, &0u8, &mut Vec::new()).unwrap());
+    stream.get().set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    for _ in 0..requests / 1000 {
+        let mut bytes = Vec::new();
+        let request = Message::from(LinkMessage::Ping { token: LONG_ANSWER });
+        (0..1000).for_each(|_| encoder.message(Kind::Message, &request, &mut bytes).unwrap());
+        if stream.write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    (id, stream)
+}
+
+/// Earlier, up to 256 MiB of answers waited for each of them.
+#[test]
+fn the_answers_for_members_that_do_not_read_are_limited_and_they_are_disconnected() {
+    const MEMBERS: usize = 24;
+    const ANSWER_BYTES: u64 = 32 << 10;
+    let agent = start(Role::Agent, listening());
+    let meta = Meta::array(Dtype::Uint8, &[ANSWER_BYTES]);
+    assert!(agent.node.store().put(ANSWER, meta, Payload::copied(&vec![7; ANSWER_BYTES as usize])));
+    let other = client();
+    other.dial(&agent);
+    let exchange = || {
+        let began = Instant::now();
+        for token in 0..100 {
+            other.perform([Effect::Send { to: agent.id(), message: LinkMessage::Ping { token }.into() }]);
+            let pong = LinkMessage::Pong { token }.into();
+            other.expect("Pong", |input| {
+                matches!(input, Input::Received { message, .. } if *message == pong).then_some(())
+            });
+        }
+        began.elapsed() / 100
+    };
+    let (before, alone) = (resident_bytes(), exchange());
+    let members: Vec<_> = std::thread::scope(|scope| {
+        let ask = || scope.spawn(|| ask_without_reading(&agent, 20_000));
+        let asking: Vec<_> = (0..MEMBERS).map(|_| ask()).collect();
+        asking.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let grown_bytes = resident_bytes().saturating_sub(before);
+    assert!(grown_bytes < MEMBERS * (8 << 20), "{grown_bytes} bytes for {MEMBERS} members");
+    // Others are served meanwhile.
+    let beside = exchange();
+    println!(
+        "{MEMBERS} members: {} KiB each; exchange of another: {alone:?} before, {beside:?} now",
+        grown_bytes / MEMBERS / 1024
+    );
+    for _ in &members {
+        let why = agent.expect("the loss of a member", |input| match input {
+            Input::PeerLost { peer, why, .. } if members.iter().any(|(id, _)| id == peer) => Some(why.clone()),
+            _ => None,
+        });
+        assert!(why.contains("it does not read its answers"), "{why}");
+    }
+    agent.still_serves();
+}
+
+/// A member with a slow link reads its answers in the end, although many wait for it.
+#[test]
+fn a_member_that_reads_late_gets_all_its_answers() {
+    const ANSWER_BYTES: u64 = 32 << 10;
+    const REQUESTS: usize = 2000;
+    let agent = start(Role::Agent, listening());
+    let meta = Meta::array(Dtype::Uint8, &[ANSWER_BYTES]);
+    assert!(agent.node.store().put(ANSWER, meta, Payload::copied(&vec![7; ANSWER_BYTES as usize])));
+    let (_, mut stream) = ask_without_reading(&agent, REQUESTS);
+    let (mut left, mut buffer) = (REQUESTS as u64 * ANSWER_BYTES, vec![0; 1 << 20]);
+    while left > 0 {
+        let length = stream.read(&mut buffer).unwrap();
+        assert!(length > 0, "{left} bytes are missing");
+        left = left.saturating_sub(length as u64);
+    }
 }

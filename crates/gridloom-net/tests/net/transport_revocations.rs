@@ -64,7 +64,11 @@ fn a_revocation_ends_control_and_bulk_connections_of_its_peer() {
             std::thread::sleep(Duration::from_millis(5));
         }
         revoked.perform([Effect::Dial { address: agent.node.address().to_string() }]);
-        assert_eq!(revoked.expect_failed_dial().fault, ConnectionFault::Revoked);
+        // A node that was away when it was revoked learns the reason, too.
+        let ConnectionError { fault, why } = revoked.expect_failed_dial();
+        assert_eq!(fault, ConnectionFault::Revoked);
+        let reason = format!("refused: certificate revoked: client '{name}' of the grid 'tests', at ");
+        assert!(why.contains(&reason) && why.ends_with(": stolen"), "{why}");
         other.perform([Effect::Send { to: agent.id(), message: LinkMessage::Ping { token: 7 }.into() }]);
         other.expect("Pong", |input| matches!(input, Input::Received { .. }).then_some(()));
     }

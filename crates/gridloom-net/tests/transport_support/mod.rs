@@ -22,6 +22,10 @@ use gridloom_net::transport::tls::TlsStream;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Token of a ping that is answered with the datum [`ANSWER`].
+pub const LONG_ANSWER: u64 = u64::MAX;
+pub const ANSWER: DatumId = DatumId { client: NodeId(7), serial: 7 };
+
 pub struct Scripted {
     inputs: Sender<(Time, Input)>,
     todo: Arc<Mutex<Vec<Effect>>>,
@@ -34,6 +38,10 @@ impl Machine for Scripted {
     fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match &input {
             Input::Command(_) => return effects.append(&mut self.todo.lock().unwrap()),
+            // A short request with a long answer.
+            Input::Received { from, message: Message::Link(LinkMessage::Ping { token: LONG_ANSWER }) } => {
+                return effects.push(Effect::SendDatum { to: *from, datum: ANSWER });
+            }
             Input::Received { from, message: Message::Link(LinkMessage::Ping { token }) } => {
                 effects.push(Effect::Send { to: *from, message: LinkMessage::Pong { token: *token }.into() });
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gridloom_base::limits::MAP_CHECKS_MAX;
-use gridloom_base::{DatumId, NamedDatum, NodeId};
+use gridloom_base::{DatumId, NamedDatum, NodeId, Time};
 use gridloom_channel::WireVersion;
 use gridloom_core::node::message::{DataMessage, Message};
 use gridloom_core::node::{Effect, Event, Input, Role};
@@ -48,12 +48,17 @@ impl Grid {
             Effect::DropDatum { datum } => {
                 self.nodes.remove_value(node, datum);
                 self.connections.forget_partial(node, datum);
-                self.make_transient(node, datum);
+                self.make_transient(kernel.now(), node, datum);
                 self.storages.remove(kernel, &self.nodes, node, datum);
             }
             Effect::MakeDurable { named } => self.make_durable(kernel, node, *named),
+            Effect::SyncDurable { number } => {
+                let at = self.durable.removed_by(kernel.now(), &self.nodes.node(node).name);
+                let input = Box::new(Input::DurableSynced { number });
+                kernel.push(at, ScheduledEvent::Deliver { node, input });
+            }
             Effect::UpdateDurable { named } => self.durable.update(&self.nodes.node(node).name, *named),
-            Effect::MakeTransient { datum } => self.make_transient(node, datum),
+            Effect::MakeTransient { datum } => self.make_transient(kernel.now(), node, datum),
             Effect::AliasDatum { datum, named } => {
                 if let Some(value) = self.nodes.node(node).store.value(datum).cloned() {
                     self.nodes.store_value(kernel, node, named, value);
@@ -169,9 +174,9 @@ impl Grid {
         kernel.push(at, ScheduledEvent::Deliver { node, input });
     }
 
-    fn make_transient(&mut self, node: NodeId, datum: DatumId) {
+    fn make_transient(&mut self, now: Time, node: NodeId, datum: DatumId) {
         if datum.is_shared() {
-            self.durable.remove(&self.nodes.node(node).name, datum);
+            self.durable.remove(now, &self.nodes.node(node).name, datum);
         }
     }
 

@@ -283,6 +283,9 @@ impl Grid {
             self.end(environment, client, "its server has ended");
         }
         self.storages.end_node(&mut environment.kernel, node);
+        if self.nodes.node(node).role == Role::Server {
+            self.durable.kill(environment.kernel.now(), &self.nodes.node(node).name);
+        }
         true
     }
 

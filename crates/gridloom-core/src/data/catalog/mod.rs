@@ -305,7 +305,7 @@ impl Catalog {
         let question = self.versions.get(&datum)?.put_request()?;
         let version = self.remove(datum)?;
         self.add_tombstone(datum);
-        self.updates.push(CatalogUpdate::Dropped { datum, holders: version.places() });
+        self.push_dropped(&version.named, version.places());
         self.updates.extend(version.joined_update(false));
         Some((question, version.named))
     }
@@ -319,7 +319,7 @@ impl Catalog {
             return Vec::new();
         }
         if self.tombstones.contains(&datum) {
-            self.updates.push(CatalogUpdate::Dropped { datum, holders: vec![server] });
+            self.push_dropped(&named, vec![server]);
             return Vec::new();
         }
         let is_new = !self.versions.contains_key(&datum);
@@ -352,9 +352,7 @@ impl Catalog {
         match (is_new, self.versions[&datum].stage) {
             (true, _) if is_current => self.supersede(datum),
             (true, _) => _ = self.give_up_if_unread(datum),
-            (false, Stage::Former) if is_current => {
-                self.updates.push(CatalogUpdate::Superseded { datum, holders: vec![server] })
-            }
+            (false, Stage::Former) if is_current => self.push_superseded(datum, vec![server]),
             (false, _) => {}
         }
         self.take_waiting(datum)
@@ -368,7 +366,7 @@ impl Catalog {
             return;
         }
         if self.tombstones.contains(&datum) {
-            return self.updates.push(CatalogUpdate::Dropped { datum, holders: vec![server] });
+            return self.push_dropped(&named, vec![server]);
         }
         let is_new = !self.versions.contains_key(&datum);
         if is_new && self.versions.len() >= SHARED_DATA_MAX {
@@ -387,7 +385,7 @@ impl Catalog {
         }
         match version.stage {
             _ if is_new => self.supersede(datum),
-            Stage::Former => self.updates.push(CatalogUpdate::Superseded { datum, holders: vec![server] }),
+            Stage::Former => self.push_superseded(datum, vec![server]),
             _ => {}
         }
     }
@@ -417,7 +415,24 @@ impl Catalog {
         let version = &self.versions[&datum];
         let holders = version.holders.union(&version.damaged_at).copied().collect();
         if !self.give_up_if_unread(datum) {
-            self.updates.push(CatalogUpdate::Superseded { datum, holders });
+            self.push_superseded(datum, holders);
+        }
+    }
+
+    fn push_dropped(&mut self, named: &NamedDatum, holders: Vec<NodeId>) {
+        self.updates.push(CatalogUpdate::Dropped { datum: named.datum, holders: holders.clone() });
+        self.push_sync(named, holders);
+    }
+
+    fn push_superseded(&mut self, datum: DatumId, holders: Vec<NodeId>) {
+        self.updates.push(CatalogUpdate::Superseded { datum, holders: holders.clone() });
+        let named = self.versions[&datum].named.clone();
+        self.push_sync(&named, holders);
+    }
+
+    fn push_sync(&mut self, named: &NamedDatum, holders: Vec<NodeId>) {
+        if named.is_durable && !holders.is_empty() {
+            self.updates.push(CatalogUpdate::Sync { name: named.name.clone(), holders });
         }
     }
 
@@ -448,7 +463,7 @@ impl Catalog {
         if is_unread {
             let version = self.remove(datum).expect("it is listed");
             self.add_tombstone(datum);
-            self.updates.push(CatalogUpdate::Dropped { datum, holders: version.places() });
+            self.push_dropped(&version.named, version.places());
         }
         is_unread
     }

@@ -27,6 +27,8 @@ pub enum CatalogUpdate {
     Dropped { datum: DatumId, holders: Vec<NodeId> },
     /// The version is no longer the current one of its name, but is still read.
     Superseded { datum: DatumId, holders: Vec<NodeId> },
+    /// A durable version of the name was dropped or superseded: its servers report when it is off their disks.
+    Sync { name: String, holders: Vec<NodeId> },
     /// The version is shared with other users than before.
     Readers { datum: DatumId, at: Vec<NodeId> },
     /// These servers are to keep it too.

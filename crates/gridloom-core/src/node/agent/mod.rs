@@ -38,6 +38,7 @@ mod program_waits;
 mod registration;
 mod registry;
 mod relays;
+mod removals;
 mod requests;
 mod settling;
 mod sources;
@@ -713,6 +714,7 @@ impl Machine for Agent {
             | Input::Paused { .. }
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. }
+            | Input::DurableSynced { .. }
             | Input::OnDisk { .. } => {}
             Input::Command(Command::LogWaits) => self.log_waits(now, out),
             Input::Command(Command::SetRules { rules }) => self.set_rules(now, rules, out),

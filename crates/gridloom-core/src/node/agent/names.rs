@@ -9,6 +9,7 @@ use super::explain::explain;
 use super::name_rights::{NameRights, answer, complete_names};
 use super::placement::{Placement, PutRequest, refusal, too_few_keepers};
 use super::registry::Registered;
+use super::removals::Removals;
 use super::settling::Settling;
 use super::sources::{GridFacts, SourceSearches};
 use super::{reject_message, send};
@@ -37,12 +38,13 @@ pub(super) struct Names {
     settling: Settling,
     searches: SourceSearches,
     keeping: Placement,
+    removals: Removals,
 }
 
 impl Names {
     pub(super) fn new(key: IdentifierKey, is_shared: bool) -> Names {
-        let (searches, keeping, settling) = Default::default();
-        Names { catalog: Catalog::new(key), is_shared, since: Time(0), settling, searches, keeping }
+        let (searches, keeping, settling, removals) = Default::default();
+        Names { catalog: Catalog::new(key), is_shared, since: Time(0), settling, searches, keeping, removals }
     }
 
     pub(super) fn begin(&mut self, now: Time) {
@@ -52,7 +54,11 @@ impl Names {
 
     /// Returns the numbers of versions, of waiting requests, and of searches.
     pub(super) fn counts(&self) -> [usize; 3] {
-        [self.catalog.len(), self.catalog.waits() + self.settling.len(), self.searches.len() + self.keeping.len()]
+        [
+            self.catalog.len(),
+            self.catalog.waits() + self.settling.len() + self.removals.len(),
+            self.searches.len() + self.keeping.len(),
+        ]
     }
 
     fn rights<'a>(&'a self, rules: &'a Rules) -> NameRights<'a> {
@@ -144,8 +150,12 @@ impl Names {
             }
             ClientToCatalog::Delete { request, name } => {
                 let may_delete = self.rights(grid.rules).check_writer(origin, &name);
-                let deleted = may_delete.and_then(|()| self.catalog.delete(&name));
-                (request, deleted.map(|()| Some(CatalogAnswer::Deleted)))
+                let has_room = || self.removals.check_room();
+                let deleted = may_delete.and_then(|()| has_room()).and_then(|()| self.catalog.delete(&name));
+                if deleted.is_ok() {
+                    self.removals.wait(RequestId { client, number: request }, name);
+                }
+                (request, deleted.map(|()| None))
             }
             ClientToCatalog::List { request, prefix, after } => {
                 (request, Ok(Some(self.rights(grid.rules).list(origin, &prefix, &after))))
@@ -248,7 +258,17 @@ impl Names {
     }
 
     /// Handles the registration of a server.
-    pub(super) fn server_registered(&mut self, grid: GridFacts<'_>, was_registered: bool, out: &mut Vec<Effect>) {
+    pub(super) fn server_registered(
+        &mut self,
+        grid: GridFacts<'_>,
+        server: NodeId,
+        was_registered: bool,
+        out: &mut Vec<Effect>,
+    ) {
+        // The connection may have been lost with the message, or with its answer.
+        if let Some(number) = self.removals.server_returned(server) {
+            send(out, server, CatalogToServer::Sync { number });
+        }
         self.settling.observe(grid.now);
         self.settling.server_registered(was_registered);
         self.retry_waiting(grid, out);
@@ -387,6 +407,9 @@ impl Names {
         while let Some(news) = Some(self.catalog.take_updates()).filter(|news| !news.is_empty()) {
             news.into_iter().for_each(|news| self.send_update(grid, news, out));
         }
+        for request in self.removals.take_complete() {
+            self.answer(grid, request, Ok(CatalogAnswer::Deleted), out);
+        }
     }
 
     fn send_update(&mut self, grid: GridFacts<'_>, news: CatalogUpdate, out: &mut Vec<Effect>) {
@@ -403,6 +426,12 @@ impl Names {
             }
             CatalogUpdate::Superseded { datum, holders } => {
                 holders.iter().for_each(|to| send(out, *to, CatalogToServer::Superseded { datum }));
+            }
+            CatalogUpdate::Sync { name, holders } => {
+                for server in holders.into_iter().filter(|server| grid.servers.has(*server)) {
+                    let number = self.removals.begin(server, &name);
+                    number.into_iter().for_each(|number| send(out, server, CatalogToServer::Sync { number }));
+                }
             }
             CatalogUpdate::Readers { datum, at } => {
                 let Some(readers) = self.catalog.named(datum).map(|named| &named.readers) else { return };
@@ -447,6 +476,7 @@ impl Names {
                     send(out, server, CatalogToServer::LeaveSource { from });
                 }
             }
+            ServerToCatalog::Synced { number } => self.removals.confirmed(server, number),
             ServerToCatalog::Damaged { data } => {
                 let name = grid.servers.get(server).map_or("", Registered::name);
                 for DamagedVersion { named, why } in data {
@@ -477,7 +507,7 @@ impl Names {
         match message {
             ServerToCatalog::Stored { datum, .. } => of_datum(datum).into_iter().collect(),
             ServerToCatalog::HasCopies { data } => data.iter().filter_map(of_datum).collect(),
-            ServerToCatalog::SourceSilent { .. } => BTreeSet::new(),
+            ServerToCatalog::SourceSilent { .. } | ServerToCatalog::Synced { .. } => BTreeSet::new(),
             ServerToCatalog::Damaged { data } => data.iter().map(|damaged| damaged.named.name.clone()).collect(),
             ServerToCatalog::StoredVersions { data } => data.iter().map(|stored| stored.named.name.clone()).collect(),
         }
@@ -597,6 +627,7 @@ impl Names {
         self.settling.observe(grid.now);
         if let Some(server) = grid.servers.get(node) {
             self.settling.server_lost(grid.now, grid.servers.len() - 1);
+            self.removals.server_lost(grid.now, node);
             let name = server.name().to_string();
             let coming = self.catalog.server_lost(node, &format!("server '{name}' is gone ({why})"));
             for (request, named) in coming {
@@ -607,6 +638,7 @@ impl Names {
             self.keeping.server_lost(node);
         } else {
             self.settling.client_lost(node);
+            self.removals.client_lost(node);
             self.catalog.client_lost(grid.now, node);
         }
     }
@@ -687,6 +719,7 @@ impl Names {
         self.searches.retry_all(grid.with(&self.catalog), out);
         self.retry_waiting(grid, out);
         self.end_hopeless_waits(grid, out);
+        self.removals.expire(grid.now);
         self.settle(grid, out);
         self.add_missing_keepers(grid, out);
     }

@@ -65,7 +65,7 @@ impl Agent {
         self.schedule_servers_push(now, out);
         self.push_for_waiting(out);
         let (names, grid) = self.names(now);
-        names.server_registered(grid, was_registered, out);
+        names.server_registered(grid, from, was_registered, out);
     }
 
     /// Checks that a server's certificate names the functions that the server offers.

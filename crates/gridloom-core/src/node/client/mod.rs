@@ -370,6 +370,7 @@ impl Machine for Client {
             | Input::Mapped { .. }
             | Input::SpeedMeasured { .. }
             | Input::MadeDurable { .. }
+            | Input::DurableSynced { .. }
             | Input::OnDisk { .. } => {}
             Input::Command(command) => self.on_command(now, command, out),
         }

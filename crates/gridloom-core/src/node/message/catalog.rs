@@ -16,6 +16,16 @@
 //!   |<- Answer (d5, at s) --|                      |
 //!   | Fetch (d5) --------------------------------->|
 //! ```
+//! A delete of durable data is answered once they are off the disks, so that they do not return after a crash:
+//!
+//! ```text
+//! client                 catalog (agent)          server
+//!   | Delete "mesh" ------->|                      |
+//!   |                       |-- Release (d5) ----->|
+//!   |                       |-- Sync (8) --------->| removes the record of d5 from its disk
+//!   |                       |<-------- Synced (8) -|
+//!   |<-- Answer (deleted) --|                      |
+//! ```
 //! To a server, the catalog is the owner of shared data, as a client is the owner of its own data: it receives reports
 //! of copies, and it names other sources.
 
@@ -225,6 +235,8 @@ pub enum ServerToCatalog {
     /// A server that should send these shared data does not respond. The catalog replies with `LeaveSource` if it knows
     /// another source for each of them.
     SourceSilent { from: NodeId, data: Vec<DatumId> },
+    /// All that the catalog released or superseded before its `Sync` with this number is removed from the disk.
+    Synced { number: u64 },
 }
 
 /// Messages from the catalog to a server.
@@ -240,6 +252,9 @@ pub enum CatalogToServer {
     Lost { datum: DatumId, why: String },
     /// Disconnect from a server that does not respond: other servers have the data that it should send.
     LeaveSource { from: NodeId },
+    /// Reply with `Synced` once the durable data that earlier messages released or superseded are removed from the
+    /// disk.
+    Sync { number: u64 },
 }
 
 impl From<ClientToCatalog> for Message {

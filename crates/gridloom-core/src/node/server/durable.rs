@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::{Server, send};
 use crate::data::Origin;
-use crate::node::message::{StoredVersion, TaskToClient};
+use crate::node::message::{ServerToCatalog, StoredVersion, TaskToClient};
 use crate::node::protocol::Effect;
 use gridloom_base::{DatumId, NamedDatum, NodeId, Readers, TaskError, TaskId, Time};
 
@@ -14,6 +14,10 @@ use gridloom_base::{DatumId, NamedDatum, NodeId, Readers, TaskError, TaskId, Tim
 #[derive(Debug, Default)]
 pub(super) struct Durable {
     writing: BTreeMap<DatumId, Writing>,
+    /// Requests of agents to report when data are removed from the disk: the agent and its number, by the number of
+    /// this server.
+    syncs: BTreeMap<u64, (NodeId, u64)>,
+    last_sync: u64,
 }
 
 #[derive(Debug)]
@@ -71,18 +75,33 @@ impl Durable {
         }
     }
 
-    /// Marks a datum as a former version of its name.
-    pub(super) fn set_former(&mut self, datum: DatumId) {
+    /// Marks a datum as a former version of its name. It is removed from the disk as soon as it is written, because the
+    /// server may be killed before it learns that the writing has ended.
+    pub(super) fn set_former(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         if let Some(writing) = self.writing.get_mut(&datum) {
             writing.is_superseded = true;
+            out.push(Effect::MakeTransient { datum });
         }
     }
 
-    /// Marks a datum as no longer needed here.
-    pub(super) fn mark_given_up(&mut self, datum: DatumId) {
-        if let Some(writing) = self.writing.get_mut(&datum) {
+    /// Marks a datum as no longer needed here. It is removed from the disk as in [`Durable::set_former`].
+    pub(super) fn mark_given_up(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
+        if let Some(writing) = self.writing.get_mut(&datum).filter(|writing| !writing.is_given_up) {
             writing.is_given_up = true;
+            out.push(Effect::MakeTransient { datum });
         }
+    }
+
+    /// Begins to wait until the data that were removed so far are off the disk.
+    pub(super) fn begin_sync(&mut self, agent: NodeId, number: u64, out: &mut Vec<Effect>) {
+        self.last_sync += 1;
+        self.syncs.insert(self.last_sync, (agent, number));
+        out.push(Effect::SyncDurable { number: self.last_sync });
+    }
+
+    /// Returns the agent that waited, and its number.
+    pub(super) fn end_sync(&mut self, number: u64) -> Option<(NodeId, u64)> {
+        self.syncs.remove(&number)
     }
 }
 
@@ -96,6 +115,14 @@ impl Server {
                 admission.datum_available(now, named.datum, size_bytes, Origin::Made, out);
             });
             self.shared.add(StoredVersion { named: named.clone(), is_current: true });
+        }
+    }
+
+    /// Reports to the agent that the data which it released are off the disk. Another agent did not ask for it.
+    pub(super) fn durable_synced(&mut self, number: u64, out: &mut Vec<Effect>) {
+        let asked = self.shared.durable.end_sync(number);
+        if let Some((agent, number)) = asked.filter(|(agent, _)| self.registering.agent() == Some(*agent)) {
+            send(out, agent, ServerToCatalog::Synced { number });
         }
     }
 

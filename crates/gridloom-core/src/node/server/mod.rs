@@ -524,6 +524,7 @@ impl Machine for Server {
                 });
             }
             Input::MadeDurable { datum, outcome } => self.made_durable(now, datum, outcome, out),
+            Input::DurableSynced { number } => self.durable_synced(number, out),
             Input::OnDisk { clients } => self.admission.set_on_disk(clients),
             Input::DataPath { from, relay } => {
                 if let Some(path) = self.paths.set(from, relay) {

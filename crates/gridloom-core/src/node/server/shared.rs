@@ -198,8 +198,10 @@ impl SharedData {
     pub(super) fn forget(&mut self, datum: DatumId, out: &mut Vec<Effect>) {
         self.forget_damage(datum, out);
         self.expected.remove(&datum);
-        self.held.remove(&datum);
-        self.durable.mark_given_up(datum);
+        // Its bytes may still be read, and are dropped after that. The file must not outlive the process from now on.
+        let held = self.held.remove(&datum).filter(|held| held.named.is_durable && held.is_current);
+        out.extend(held.map(|_| Effect::MakeTransient { datum }));
+        self.durable.mark_given_up(datum, out);
         self.count_durable(datum);
     }
 
@@ -273,9 +275,10 @@ impl Server {
             CatalogToServer::Expect { named, client } => self.shared.expect(from, named, client),
             CatalogToServer::Readers { datum, readers } => self.shared.set_readers(datum, &readers, out),
             CatalogToServer::Superseded { datum } => {
-                self.shared.durable.set_former(datum);
+                self.shared.durable.set_former(datum, out);
                 self.shared.set_superseded(datum, out);
             }
+            CatalogToServer::Sync { number } => self.shared.durable.begin_sync(from, number, out),
             CatalogToServer::LeaveSource { from } => self.leave_silent_source(now, from, out),
             CatalogToServer::Lost { datum, why } => self.shared_gone(now, datum.whole(), &why, out),
         }

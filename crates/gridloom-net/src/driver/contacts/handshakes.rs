@@ -191,6 +191,7 @@ impl Connections {
             pass: pass.clone(),
             version,
             name: known_name,
+            role,
             certificate,
         };
         self.peers.insert(peer, known);

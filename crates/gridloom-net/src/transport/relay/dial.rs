@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use gridloom_base::address::RelayPath;
-use gridloom_base::dial::{ConnectionError, ConnectionFault};
+use gridloom_base::dial::{ConnectionError, ConnectionFault, REVOKED};
 
 use super::protocol::{self, ConnectionToken, Reply, Request};
 use crate::identity::Credentials;
@@ -20,12 +20,13 @@ use crate::transport::tls::{TlsStream, refusal_in};
 pub fn connect(path: &RelayPath, credentials: &Credentials, limit: Duration) -> io::Result<TcpStream> {
     let until = Instant::now() + limit;
     let in_words = |error: io::Error| {
-        let why = match error.kind() {
+        let why: String = match error.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer".into(),
             ErrorKind::UnexpectedEof => "it closed the connection".into(),
             _ => error.to_string(),
         };
-        let is_revoked = refusal_in(&error).is_some_and(|refusal| refusal.fault == ConnectionFault::Revoked);
+        let is_revoked = why.starts_with(REVOKED)
+            || refusal_in(&error).is_some_and(|refusal| refusal.fault == ConnectionFault::Revoked);
         let fault = if is_revoked { ConnectionFault::Revoked } else { ConnectionFault::Relay };
         io::Error::new(error.kind(), ConnectionError::new(fault, format!("relay {}: {why}", path.relay)))
     };

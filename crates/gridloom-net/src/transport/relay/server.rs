@@ -481,8 +481,16 @@ fn greet(socket: TcpStream, credentials: &Credentials, tls: Arc<ServerConfig>) -
     stream.set_blocking();
     let (certificate, request) = stream.within(SET_UP_TIME, |stream| {
         stream.complete_handshake()?;
-        let certificate = credentials.peer(stream.peer_certificates()).map_err(io::Error::other)?;
-        Ok((Box::new(certificate), protocol::read::<Request>(stream)?))
+        let verified = credentials.peer(stream.peer_certificates());
+        // The request is read in any case: closing a socket with unread bytes may destroy the reason on its way.
+        let request = protocol::read::<Request>(stream)?;
+        match verified {
+            Ok(certificate) => Ok((Box::new(certificate), request)),
+            Err(error) => {
+                let written = protocol::write(stream, &Reply::refused(&error.why));
+                written.and(Err(io::Error::other(error)))
+            }
+        }
     })?;
     let arrival = admit(&certificate, &request);
     match (arrival, request) {

@@ -170,6 +170,7 @@ pub fn short(input: &Input) -> String {
     match input {
         Input::Start => "start".into(),
         Input::MadeDurable { .. } => "durable".into(),
+        Input::DurableSynced { .. } => "synced".into(),
         Input::OnDisk { .. } => "on disk".into(),
         Input::PeerUp { .. } => "up".into(),
         Input::PeerLost { .. } => "lost".into(),
