@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use crate::transport_support::*;
 use gridloom_base::NodeId;
 use gridloom_core::node::{Effect, Input, LogLine, Role};
-use gridloom_keys::{Authority, Grant, Identity, Memberships, Role as CertifiedRole, UnixTime};
+use gridloom_keys::{
+    Authority, Grant, Identity, Memberships, Revocation, Revocations, Revoked, Role as CertifiedRole, UnixTime,
+};
 use gridloom_net::driver::NetConfig;
 use gridloom_net::identity::Keys;
 use gridloom_net::transport::relay::server::{Relay, RelayHandle, RelayStatus};
@@ -283,6 +285,58 @@ fn a_relay_with_a_certificate_of_another_role_is_refused() {
         assert!(why.ends_with("it takes a relay"), "{why}");
         assert_eq!(requests.join().unwrap(), b"", "the false relay receives no request");
     }
+}
+
+/// The relay does not know the file of the authority. It learns the revocation from a registered server.
+#[test]
+fn a_relay_learns_revocations_from_registered_nodes_and_cuts_revoked_ones() {
+    let identity = |name: &str, role| Identity::new(authority().grid(), role, name).unwrap();
+    let bundle =
+        |name: &str, role| authority().issue_bundle(&Grant::new(identity(name, role)), UnixTime::now()).unwrap();
+    let of = |bundle: &gridloom_keys::Bundle| bundle.membership().unwrap();
+    let relay = RunningRelay::start();
+    let address = relay.address.to_string();
+    let (target, other) = (hidden(&[&relay]), hidden(&[&relay]));
+    let (revoked, stays) = (bundle("revoked", CertifiedRole::Client), remote_client());
+    let client =
+        start_as_is(Role::Client, NetConfig { shared_memory: false, ..NetConfig::new(Keys::new(of(&revoked))) });
+    let revoked_server = bundle("revoked server", CertifiedRole::Server);
+    let config = NetConfig {
+        relays: vec![address.clone()],
+        shared_memory: false,
+        ..NetConfig::new(Keys::new(of(&revoked_server)))
+    };
+    // A client, because the thread of a server takes its events.
+    let server = start_as_is(Role::Client, config);
+    relay.wait("registrations", |status| status.nodes == 3);
+    client.dial(&target);
+    stays.dial(&other);
+    relay.wait("connections", |status| status.connections == 2);
+
+    let mut all = Revocations::default();
+    // More than are sent at a time.
+    for number in 0..100 {
+        let someone = Revoked::Identity(identity(&format!("client {number}"), CertifiedRole::Client));
+        all.add(authority().sign(Revocation::new(someone, UnixTime::now(), &"x".repeat(100)).unwrap()).unwrap());
+    }
+    for bundle in [&revoked, &revoked_server] {
+        let serial = Revoked::Certificate(bundle.issued.certificate.serial);
+        all.add(authority().sign(Revocation::new(serial, UnixTime::now(), "stolen").unwrap()).unwrap());
+    }
+    // This server knows them, and is connected to nobody but the relay.
+    let informant = of(&bundle("informant", CertifiedRole::Server));
+    assert!(informant.trust.add_revocations(&all));
+    let config = NetConfig { relays: vec![address], shared_memory: false, ..NetConfig::new(Keys::new(informant)) };
+    let _informant = start_as_is(Role::Server, config);
+    relay.wait("the end of the revoked ones", |status| status.connections == 1 && status.nodes == 3);
+    client.expect_lost(target.id());
+    target.expect_lost(client.id());
+    let why = dial_fails(&client, target.node.address());
+    assert!(why.contains("certificate revoked: client 'revoked' of the grid 'tests', at "), "{why}");
+    assert!(why.ends_with(": stolen"), "{why}");
+    let why = wait_for_warning(&server);
+    assert!(why.contains("certificate revoked: server 'revoked server' of the grid 'tests', at "), "{why}");
+    exchange(&stays, &other);
 }
 
 /// Waits for the reason in a warning of a node.

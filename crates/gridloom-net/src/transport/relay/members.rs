@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub(super) certificate: Certificate,
     received: Vec<u8>,
     waiting: VecDeque<u8>,
+    /// Revocations that the relay has not taken yet, as lines.
+    revocations: String,
     last_sign: Instant,
 }
 
@@ -36,7 +38,8 @@ impl Member {
         certificate: Certificate,
         now: Instant,
     ) -> Member {
-        Member { stream, node, is_agent, certificate, received: Vec::new(), waiting: VecDeque::new(), last_sign: now }
+        let (received, waiting, revocations) = Default::default();
+        Member { stream, node, is_agent, certificate, received, waiting, revocations, last_sign: now }
     }
 
     pub(super) fn socket_mut(&mut self) -> &mut TcpStream {
@@ -57,6 +60,11 @@ impl Member {
             return Err(io::Error::other("it does not read its messages"));
         }
         self.write_waiting()
+    }
+
+    /// Removes and returns the revocations that the node has sent.
+    pub(super) fn take_revocations(&mut self) -> String {
+        std::mem::take(&mut self.revocations)
     }
 
     /// Handles a ready socket.
@@ -86,6 +94,11 @@ impl Member {
         while let Some(request) = protocol::take::<Request>(&mut self.received)? {
             match request {
                 Request::Ping => self.send(&Reply::Pong)?,
+                // Their number is limited by that of the reads.
+                Request::Revoked { line } => {
+                    self.revocations.push_str(&line);
+                    self.revocations.push('\n');
+                }
                 other => {
                     let why = format!("a registered node sent an unexpected {other:?}");
                     return Err(io::Error::new(ErrorKind::InvalidData, why));

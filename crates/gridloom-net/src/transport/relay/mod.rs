@@ -14,6 +14,10 @@
 //! bytes in both directions ([`forwarding`]). The two nodes then run their own handshake of TLS through it, as over a
 //! direct connection. The relay sees only ciphertext, the number of bytes, and which nodes communicate.
 //!
+//! A relay need not run where the revocations of the grid are recorded: registered nodes, which learn them from the
+//! agent, send them to it. It accepts only those that the authority has signed, and ends the registrations and
+//! connections of revoked certificates.
+//!
 //! **Bounds:** [`MEMBERS_MAX`], [`CONNECTIONS_MAX`], [`HANDSHAKES_MAX`]; a connection holds no memory of the relay except
 //! what a pipe of the kernel buffers.
 
@@ -40,5 +44,8 @@ pub const HANDSHAKES_MAX: usize = 256;
 pub const SET_UP_TIME: Duration = Duration::from_secs(5);
 /// Interval between the pings of a registered node.
 const PING_INTERVAL: Duration = Duration::from_secs(3);
+/// Maximum number of revocations that a node sends at a time. A relay ends the registration of a node that sends too
+/// many.
+const REVOCATIONS_AT_ONCE: usize = 16;
 /// Silence after which the other side of a registration counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Version of these messages. A relay and its nodes have the same.
 pub(super) const VERSION: u16 = 1;
 /// Maximum length of a message.
-pub(super) const MESSAGE_BYTES_MAX: usize = 512;
+pub(super) const MESSAGE_BYTES_MAX: usize = 2048;
 /// Maximum number of characters of the reason for a refusal.
-const WHY_CHARACTERS_MAX: usize = 256;
+const WHY_CHARACTERS_MAX: usize = 384;
 
 /// Identifies a connection that is being set up. Only the relay and the node know it.
 pub(super) type ConnectionToken = [u8; 16];
@@ -37,6 +37,8 @@ pub(super) enum Request {
     Accept { token: ConnectionToken },
     /// Keeps the registration of an idle node alive.
     Ping,
+    /// A revocation that the authority has signed, as a line of JSON, from a registered node.
+    Revoked { line: String },
 }
 
 /// A message of a relay.

@@ -8,9 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gridloom_keys::Revocations;
+
 use super::dial::{accept, open, refused};
 use super::protocol::{self, ConnectionToken, Reply, Request, VERSION};
-use super::{PING_INTERVAL, SET_UP_TIME, SILENCE_MAX};
+use super::{PING_INTERVAL, REVOCATIONS_AT_ONCE, SET_UP_TIME, SILENCE_MAX};
 use crate::identity::Credentials;
 use crate::threads::STACK_BYTES;
 use crate::transport::notice::{Inbox, Notice};
@@ -150,11 +152,12 @@ impl Shared {
         stream.get().set_read_timeout(Some(PING_INTERVAL))?;
         stream.get().set_write_timeout(Some(PING_INTERVAL))?;
         let (mut received, mut chunk, mut last_sign) = (Vec::new(), [0; 4096], Instant::now());
-        let mut last_ping = Instant::now();
+        let (mut last_ping, mut sent) = (None::<Instant>, Revocations::default());
         loop {
             // Also while the relay sends requests, because only what this node sends renews its registration.
-            if last_ping.elapsed() >= PING_INTERVAL {
-                last_ping = Instant::now();
+            if last_ping.is_none_or(|at| at.elapsed() >= PING_INTERVAL) {
+                last_ping = Some(Instant::now());
+                self.send_revocations(&mut stream, &mut sent)?;
                 protocol::write(&mut stream, &Request::Ping)?;
             }
             match io::Read::read(&mut stream, &mut chunk) {
@@ -174,6 +177,10 @@ impl Shared {
             while let Some(reply) = protocol::take::<Reply>(&mut received)? {
                 match reply {
                     Reply::Incoming { token } => self.take_connection(token),
+                    // The relay has handled those before the ping.
+                    Reply::Pong if self.send_revocations(&mut stream, &mut sent)? => {
+                        protocol::write(&mut stream, &Request::Ping)?;
+                    }
                     Reply::Pong => {}
                     other => return Err(refused(other)),
                 }
@@ -182,6 +189,18 @@ impl Shared {
                 return Ok(());
             }
         }
+    }
+
+    /// Sends some of the revocations that the relay may not know. Returns false if there are none.
+    fn send_revocations(&self, stream: &mut TlsStream<TcpStream>, sent: &mut Revocations) -> io::Result<bool> {
+        let new = self.credentials.signed_revocations().without(sent);
+        for one in new.iter().take(REVOCATIONS_AT_ONCE) {
+            let mut line = Revocations::default();
+            line.add(one.clone());
+            protocol::write(stream, &Request::Revoked { line: line.to_text().trim_end().into() })?;
+            sent.add(one.clone());
+        }
+        Ok(!new.is_empty())
     }
 
     /// Accepts a connection from another node on a new thread. If that fails, the relay refuses the other node after

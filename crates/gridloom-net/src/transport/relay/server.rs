@@ -312,10 +312,12 @@ impl Relay {
     }
 
     fn ready_member(&mut self, token: usize, now: Instant) {
-        if let Some(member) = self.members.get_mut(token)
-            && let Err(error) = member.on_ready(now)
-        {
-            self.lose_member(token, &error.to_string());
+        let Some(member) = self.members.get_mut(token) else { return };
+        let handled = member.on_ready(now).map_err(|error| error.to_string());
+        let new = member.take_revocations();
+        let added = if new.is_empty() { Ok(()) } else { self.credentials.add_signed_revocations(&new) };
+        if let Err(why) = handled.and(added) {
+            self.lose_member(token, &why);
         }
     }
 
@@ -444,6 +446,10 @@ impl Relay {
         let revoked: Vec<usize> =
             self.connections.iter().filter(|(_, one)| is_revoked(one)).map(|(token, _)| *token).collect();
         for (token, why) in gone {
+            if let Some(member) = self.members.get_mut(token) {
+                // It is lost in any case.
+                let _ = member.send(&Reply::refused(&why));
+            }
             self.lose_member(token, &why);
         }
         revoked.into_iter().for_each(|token| self.close(token));
@@ -544,6 +550,7 @@ fn admit(certificate: &Certificate, request: &Request) -> Result<Admitted, Strin
         }
         Request::Accept { token } => Ok(Admitted::Acceptor(*token)),
         Request::Ping => Err("only a registered node may send a ping".into()),
+        Request::Revoked { .. } => Err("only a registered node may send revocations".into()),
     }
 }
 
