@@ -373,7 +373,7 @@ impl Streams {
         (own.purpose, own.stream) = (Purpose::BulkReceive, stream);
         let open = move || {
             let until = Instant::now() + Duration::from_nanos(DIAL_NS_MAX + HANDSHAKE_NS_MAX);
-            let to = Destination { peer: link.peer, address: &address, paths: Paths::All };
+            let to = Destination { peer: link.peer, address: &address, paths: Paths::All, has_alternative: false };
             inbox.post(match dial_bulk(to, (&credentials, &unreachable), &pass, own, until, |_| 1) {
                 Ok((bulk, _)) => Notice::Opened { link, stream, bulk },
                 Err(_) => Notice::StreamEnded { link, stream, serial: 0, end: StreamOutcome::Ended },

@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver as Channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gridloom_base::address::NodeAddress;
+use gridloom_base::address::{NodeAddress, SEPARATOR};
 use gridloom_base::limits::DIAL_NS_MAX;
 use gridloom_base::{DatumId, NodeId};
 use gridloom_channel::WireVersion;
@@ -46,6 +46,11 @@ const OPEN_PAUSE: Duration = Duration::from_millis(25);
 const DIRECT_LIMIT: Duration = Duration::from_secs(1);
 /// The same if the address did not answer lately.
 const RETRY_LIMIT: Duration = Duration::from_millis(250);
+/// Maximum time of the handshake with a node that has other addresses: a program may listen there that is no node. It
+/// takes three round trips, so links over satellites need almost 2 s.
+const GREET_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum time in which a peer that can also be reached through a relay opens a connection that it was asked for.
+const ASK_LIMIT: Duration = Duration::from_secs(2);
 
 /// A datum or probe to send.
 pub(super) struct Job {
@@ -288,6 +293,7 @@ impl Thread {
         // The peer is asked first if it may be able to dial this node directly, or if it has no relay.
         let asks_first = !own.direct.is_empty() || peer.relayed.is_empty();
         if asks_first && !self.route.own.address.is_empty() {
+            let until = if peer.relayed.is_empty() { until } else { until.min(Instant::now() + ASK_LIMIT) };
             match self.request_stream(number, until) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failed = error,
@@ -309,7 +315,9 @@ impl Thread {
     /// Dials the connections of a stream.
     fn dial(&self, number: u64, stripes: Option<u8>, paths: Paths, until: Instant) -> io::Result<Stripes> {
         let Route { peer, credentials, pass, own, unreachable, .. } = &self.route;
-        let to = Destination { peer: peer.node, address: &peer.address, paths };
+        // The peer is asked to dial, or a relay is used.
+        let has_alternative = paths == Paths::Direct && (!own.address.is_empty() || peer.address.contains(SEPARATOR));
+        let to = Destination { peer: peer.node, address: &peer.address, paths, has_alternative };
         let credentials = (credentials, &**unreachable);
         let mut own = own.clone();
         (own.purpose, own.stream) = (Purpose::BulkSend, number);
@@ -384,6 +392,8 @@ pub struct Destination<'a> {
     pub peer: NodeId,
     pub address: &'a str,
     pub paths: Paths,
+    /// Another path will be tried if no address answers soon.
+    pub has_alternative: bool,
 }
 
 /// Dials a bulk connection, for either direction of the data, until the deadline. `of` returns the number of
@@ -402,7 +412,7 @@ pub fn dial_bulk(
     own.pass = Some(pass.of(own.node, own.purpose, own.stream));
     let NodeAddress { direct, relayed } = to.address.parse().map_err(io::Error::other)?;
     let mut failed = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    let greet = |socket: TcpStream, name: &PeerName| {
+    let greet = |socket: TcpStream, name: &PeerName, limit: Duration| {
         let mut own = own.clone();
         prepare_blocking(&socket)?;
         own.stripe.of = of(&socket);
@@ -410,7 +420,8 @@ pub fn dial_bulk(
         let (handshake, first) = Handshake::dial(credentials.clone(), own)?;
         let mut stream = TlsStream::dial(socket, &credentials.tls, name)?;
         stream.set_blocking();
-        let (hello, _, _) = run_within(left(until)?, &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
+        let (hello, _, _) =
+            run_within(left(until)?.min(limit), &mut stream, handshake, Some(first), |_| Ok(Verdict::Welcome))?;
         match hello.node == to.peer {
             true => Ok((stream, of)),
             false => Err(io::Error::other(format!("'{}' answers there, but it is a different node", hello.name))),
@@ -429,14 +440,14 @@ pub fn dial_bulk(
         }
         let first = usize::from(own.stripe.number) % addresses.len().max(1);
         addresses.rotate_left(first);
-        let has_others = !relayed.is_empty() || direct.len() > 1;
+        let has_others = to.has_alternative || !relayed.is_empty() || addresses.len() > 1;
         // Those that did not answer lately are tried last, and for a shorter time.
         addresses.sort_by_key(|address| unreachable.has(address));
         for address in addresses {
-            let limit = match unreachable.has(&address) {
-                true => RETRY_LIMIT,
-                false if has_others => DIRECT_LIMIT,
-                false => Duration::from_nanos(DIAL_NS_MAX),
+            let (limit, greet_limit) = match unreachable.has(&address) {
+                true => (RETRY_LIMIT, GREET_LIMIT / 4),
+                false if has_others => (DIRECT_LIMIT, GREET_LIMIT),
+                false => (Duration::from_nanos(DIAL_NS_MAX), Duration::MAX),
             };
             let dialled = TcpStream::connect_timeout(&address, limit.min(left(until)?));
             if dialled.is_err() {
@@ -445,15 +456,23 @@ pub fn dial_bulk(
             if dialled.is_ok() {
                 unreachable.remove(&address);
             }
-            match dialled.and_then(|socket| greet(socket, &address.into())) {
+            match dialled.and_then(|socket| greet(socket, &address.into(), greet_limit)) {
                 Ok((socket, of)) => return Ok((BulkConnection { socket, relay: None }, of)),
-                Err(error) => failed = error,
+                Err(error) => {
+                    // Another node or program has the address in the network of this node.
+                    if has_others {
+                        unreachable.add(address);
+                    }
+                    failed = error;
+                }
             }
         }
     }
     if to.paths != Paths::Direct {
         for path in &relayed {
-            match relay::dial::connect(path, credentials, left(until)?).and_then(|socket| greet(socket, &path.into())) {
+            match relay::dial::connect(path, credentials, left(until)?)
+                .and_then(|socket| greet(socket, &path.into(), Duration::MAX))
+            {
                 Ok((socket, of)) => return Ok((BulkConnection { socket, relay: Some(path.relay.clone()) }, of)),
                 Err(error) => failed = error,
             }

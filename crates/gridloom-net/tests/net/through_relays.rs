@@ -177,6 +177,26 @@ fn another_node_at_a_private_address_is_not_taken_for_the_wanted_one() {
     assert!(why.starts_with("'Server' answers there, but it is a different node; "), "{why}");
 }
 
+/// Two sites may use the same private addresses. Earlier, a sender waited 5 s for a program that is no node.
+#[test]
+fn large_data_do_not_wait_for_a_program_at_the_address_of_their_receiver() {
+    let relay = RunningRelay::start();
+    let sender = hidden(&[&relay]);
+    relay.wait("registration", |status| status.nodes == 1);
+    let (silent, stranger) = (TcpListener::bind("127.0.0.1:0").unwrap(), server());
+    let addresses = [silent.local_addr().unwrap().to_string(), stranger.node.address().to_string()];
+    for (serial, address) in (1..).zip(addresses) {
+        let config = NetConfig { advertise: Some(address), shared_memory: false, ..listening() };
+        let receiver = start(Role::Server, config);
+        connect_to(&receiver, sender.id(), sender.node.address());
+        let (datum, began) = (sender.put(serial, SIZE_BYTES), Instant::now());
+        sender.perform([Effect::SendDatum { to: receiver.id(), datum }]);
+        assert_eq!(&*receiver.expect_datum(datum).read().unwrap(), pattern(serial, SIZE_BYTES));
+        assert!(began.elapsed() < Duration::from_millis(4500), "{:?}", began.elapsed());
+    }
+    stranger.still_serves();
+}
+
 #[test]
 fn a_relay_that_restarts_has_its_nodes_again() {
     let mut relay = RunningRelay::start();
