@@ -2,7 +2,8 @@
 
 Two clusters of eight workers are joined without a bottleneck (case 1) or by a link of 50 Mb/s and 10 ms (case 2), and the client is at a third
 site; hosts have links of 100 Mb/s. `client` is plain GridRPC. `storage` replaces the paper's Gfarm, which has files on the workers and copies
-of them: all servers share the files of one server beside the first cluster, whose link has 1 Gb/s.
+of them: all servers share the files of one server beside the first cluster, whose link has 1 Gb/s. A value is written there
+before it is read, over the network, so storage is slower here than in the paper.
 """
 
 import json

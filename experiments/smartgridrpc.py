@@ -192,7 +192,7 @@ def items(figures):
         "In the paper, the mapped group is over 2 times as fast as plain GridRPC. ",
         found[fast],
     )
-    yield figure(other, "Besides: client with 1 Gb/s and 256 MB", None, "", found[other])
+    yield figure(other, "Not in the paper: client with 1 Gb/s and 256 MB", None, "", found[other])
     both = [n for n in found[slow] if n in found[fast]]
     rows = [
         [f"{megabytes(n):.0f}", f"{found[slow][n][3]:.2f}", f"{found[fast][n][3]:.2f}"]
