@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(take::<Request>(&mut bytes).unwrap(), None);
         bytes.push(last);
         assert_eq!((take(&mut bytes).unwrap(), bytes.len()), (Some(messages[1].clone()), 0));
-        for wrong in [&[1, 2][..], &[1, 0, 200], &[2, 0, 3, 3]] {
+        for wrong in [&[1, 8][..], &[1, 0, 200], &[2, 0, 3, 3]] {
             assert_eq!(take::<Request>(&mut wrong.to_vec()).unwrap_err().kind(), ErrorKind::InvalidData, "{wrong:?}");
         }
     }
