@@ -288,7 +288,7 @@ def test_numbers_that_json_does_not_have():
             fake.spoil = lambda body, wrong=wrong: body.replace(b"2.0", wrong, 1) + b" " * 20
             with pytest.raises(model.WrongAnswer, match=told):
                 made.call(step, [np.ones(2)])
-        with pytest.raises(model.ModelRefused, match="texts of UTF-8 only"):
+        with pytest.raises(model.ModelRefused, match="whose texts must be UTF-8"):
             made.call(made.signature("greet"), [b"\xff"])
     with Fake(is_binary=True) as fake:
         made = connector(fake.endpoint)

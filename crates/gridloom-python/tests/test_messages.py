@@ -356,7 +356,7 @@ BAD_CLASSES = [
     ({"n": float, "x": gl.Array["float64", "n"]}, "its extent 'n' is a field that is no integer"),
     ({"x": tuple[int, str]}, "a tuple has so many elements of one type"),
     ({"x": Annotated[int, gl.ctypes.CType("quad")]}, "CType('quad') is none of"),
-    ({"x": enum.Flag("Bits", "A B")}, "combinations of the flags of Bits are no constants"),
+    ({"x": enum.Flag("Bits", "A B")}, "combinations of the flags of Bits are not constants"),
     ({"x": dict[str, int]}, "dict[str, int] has no counterpart in C; use a list of dataclasses"),
     ({"x": list}, "list has no counterpart in C; say of what it is a list"),
     ({"größe": int}, "the name of a field is one of C"),
