@@ -23,7 +23,7 @@ MODULE_HEADING = "{}: the paper's tables and figures, repeated with Gridloom"
 INDEX = """# The papers' experiments
 
 `make experiments` repeats experiments of the papers that Gridloom follows. The table lists the papers' tables and figures with
-their states: *beyond* (at least as good as in the paper), *same order* (the same trend), or the reason why the result differs. Times
+their states: *beyond* (at least as good as in the paper), *same order* (the same trend), *not in the paper*, or the reason why the result differs. Times
 are virtual times of the simulator, with three exceptions. For GRAS, real processes exchange messages. Predictions are compared with
 real processes on emulated networks. For [today's alternatives](alternatives.md), Dask and Ray run beside Gridloom on an emulated network, and
 the states compare Gridloom with them.

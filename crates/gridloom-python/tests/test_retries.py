@@ -180,7 +180,7 @@ def test_a_call_that_imports_an_unknown_module_withdraws_no_function(again, tmp_
     [
         ({"retries": -1}, "retries is a whole number from 0 up"),
         ({"retries": 1.5}, "retries is a whole number from 0 up"),
-        ({"retry_on": OSError}, "give it, too"),
+        ({"retry_on": OSError}, "give retries=, the number of retries, too"),
         ({"retries": 1, "retry_on": "OSError"}, "an exception class or several"),
         ({"retries": 1, "retry_on": ()}, "names no exception class"),
         ({"retries": 1, "retry_on": gl.Cancelled}, "no call runs again after Cancelled"),
