@@ -335,7 +335,8 @@ impl MachineRun {
                     ServerToCatalog::HasCopies { data } => self.kept.extend(data),
                     ServerToCatalog::Stored { .. }
                     | ServerToCatalog::Damaged { .. }
-                    | ServerToCatalog::SourceSilent { .. } => {}
+                    | ServerToCatalog::SourceSilent { .. }
+                    | ServerToCatalog::Synced { .. } => {}
                 },
                 Effect::MakeDurable { named } => {
                     let outcome = if named.version % 2 == 0 { Ok(()) } else { Err("the disk is full".into()) };
