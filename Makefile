@@ -166,8 +166,8 @@ test-rust:
 	GRIDLOOM_SKIPPED="$(CURDIR)/$(SKIPPED)" RUST_TEST_THREADS=$(TEST_THREADS) RUSTC_WRAPPER="$(CURDIR)/tests/rustc-of-tests" \
 		cargo test --release --locked $$(command -v rustdoc > /dev/null || echo --lib --bins --tests)
 
-# Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters. Four on two
-# cores use the processors fully, and then tests with valgrind and Dask exceed their limits of time.
+# Processes that run Python tests side by side. The tests of a file run in one of them, since they share grids and clusters. Four keep two
+# cores busy all the time: on a machine that also did other work, tests with valgrind and Dask exceeded their limits of time.
 WORKERS ?= 2
 
 # The keys of the grids of the Python tests, instead of the user's.

@@ -230,7 +230,7 @@ fn the_configuration_folder_has_the_keys_of_several_grids() {
         command
     };
     succeeds(user(&["init", "lab"]));
-    // By default named after the host.
+    // By default, the grid is named after the host.
     let made: serde_json::Value = serde_json::from_str(&succeeds(user(&["init", "--json"]))).unwrap();
     let folder = place.join("gridloom/keys").join(made["grid"].as_str().unwrap());
     assert!(folder.join("own.pem").exists() && place.join("gridloom/keys/lab/own.pem").exists());

@@ -125,7 +125,7 @@ fn tasks_that_page_share_the_swap_and_their_memory_is_released() {
     grid.run();
     // The first holds 350 kB: 3/7 of its 350 kB pass the swap, 150 kB. The second holds 400 kB: it pages for 1 ms beside the first.
     assert_eq!(grid.when(a, "t1"), [ms(100) + 500_000 + ms(300 + 100)]);
-    // The third holds 400 kB, with the result of the first: half of its 350 kB. That of the second is released.
+    // The third holds 400 kB, with the result of the first: half of its 350 kB. The result of the second is released.
     assert_eq!(grid.when(a, "t3"), [ms(5000) + ms(350 + 100)]);
 }
 
